@@ -1,0 +1,1 @@
+"""Ragged tokens to one static batch."""

@@ -1,0 +1,1 @@
+"""Hidden states to one finite, normalised vector a row."""

@@ -1,0 +1,45 @@
+"""The readable truth of `pool_normalize`."""
+
+import torch
+
+from headrace.schemas.job import Pooling
+
+# sentence-transformers' floors (models/Pooling.py, torch.nn.functional.normalize): a row without a
+# token or with a zero vector gives zeros, not NaN.
+MIN_COUNT = 1e-9
+MIN_NORM = 1e-12
+
+
+def pool(hidden_blh: torch.Tensor, mask_bl: torch.Tensor, pooling: Pooling) -> torch.Tensor:
+    """Pool hidden states (B, L, H) of any float dtype over `mask_bl` (B, L) to (B, H) float32.
+
+    mean: over the row's tokens. cls: the first token. last: the row's last token. max: per feature
+    over the row's tokens, 0 for a row without one.
+    """
+    hidden = hidden_blh.float()
+    if pooling == "cls":
+        return hidden[:, 0]
+    if pooling == "last":
+        last_b = (mask_bl.sum(1) - 1).clamp(min=0)
+        return hidden[torch.arange(hidden.shape[0], device=hidden.device), last_b]
+    keep_bl1 = mask_bl[..., None].bool()
+    if pooling == "max":
+        most = hidden.masked_fill(~keep_bl1, -torch.inf).amax(1)
+        return torch.where(mask_bl.sum(1, keepdim=True) > 0, most, 0.0)
+    # masked_fill, not a product: 0 x inf in a padded place would spoil the row.
+    total = hidden.masked_fill(~keep_bl1, 0.0).sum(1)
+    return total / mask_bl.sum(1, keepdim=True).clamp(min=MIN_COUNT)
+
+
+def normalize(vectors_bh: torch.Tensor, *, enabled: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scale rows (B, H) float32 to length 1 where enabled, and say which are finite.
+
+    Returns:
+        vectors (B, H) float32, and finite (B,) bool: every value of the row is a number. A vector
+        whose squares overflow float32 counts as not finite once it is normalised.
+    """
+    if enabled:
+        norm_b1 = torch.linalg.vector_norm(vectors_bh, dim=1, keepdim=True)
+        vectors_bh = vectors_bh / norm_b1.clamp(min=MIN_NORM)
+        return vectors_bh, (torch.isfinite(vectors_bh) & torch.isfinite(norm_b1)).all(1)
+    return vectors_bh, torch.isfinite(vectors_bh).all(1)

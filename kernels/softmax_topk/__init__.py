@@ -1,0 +1,1 @@
+"""Logits to the most probable classes."""

@@ -1,0 +1,53 @@
+"""Every error that headrace raises on purpose, and the exit code that the CLI gives it.
+
+HeadraceError            1  something went wrong that no row and no shard is to blame for
+├── JobError             2  the job, its arguments, its model or its input can't be used
+├── OtherRunError        5  the output folder belongs to another job or another input
+├── DamagedError         1  a file in the output folder can't be read
+└── ShardError           -  one shard can't be computed; the run goes on and ends with 3
+
+A message says what was expected, what came, and what to do.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the CLI exits with."""
+
+    DONE = 0
+    UNEXPECTED = 1
+    BAD_JOB = 2
+    FAILED = 3
+    BUDGET = 4
+    OTHER_RUN = 5
+    FAULTY = 6
+    INTERRUPTED = 130
+
+
+class HeadraceError(Exception):
+    """The base of all errors that headrace raises on purpose."""
+
+    exit_code: ExitCode = ExitCode.UNEXPECTED
+
+
+class JobError(HeadraceError):
+    """The job, its arguments, its model or its input can't be used as they are."""
+
+    exit_code = ExitCode.BAD_JOB
+
+
+class OtherRunError(HeadraceError):
+    """The output folder belongs to another job or another input."""
+
+    exit_code = ExitCode.OTHER_RUN
+
+
+class DamagedError(HeadraceError):
+    """A file that headrace wrote can't be read any more."""
+
+
+class ShardError(HeadraceError):
+    """A shard can't be computed, and computing it again would not help."""
+
+    exit_code = ExitCode.FAILED

@@ -1,0 +1,115 @@
+"""The job: what a user writes in a YAML file, validated once and frozen.
+
+Every section refuses a key that it does not know. Defaults are the values below.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+
+Precision = Literal["fp32", "bf16"]
+Pooling = Literal["mean", "cls", "last", "max"]
+Task = Literal["embed", "classify"]
+
+
+def _yaml_null(value: object) -> object:
+    """Read an unquoted `mode: null`, which YAML gives as None, as the word that was meant."""
+    return "null" if value is None else value
+
+
+class Section(BaseModel):
+    """A frozen part of the job that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InputSpec(Section):
+    """What is read. `path`: a Parquet file, a folder (hive partitions kept as text), or a glob."""
+
+    path: str = Field(min_length=1)
+    text: str | Annotated[tuple[str, ...], Field(min_length=1)]
+    limit: int | None = Field(default=None, ge=1, description="only the first N rows")
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that the model reads, joined by a space when there are several."""
+        return (self.text,) if isinstance(self.text, str) else self.text
+
+
+class ModelSpec(Section):
+    """The model. `path`: a folder, or `package:NAME/SUBFOLDER` that a Python package ships."""
+
+    path: str = Field(min_length=1)
+    task: Task
+    pooling: Pooling | None = Field(default=None, description="null: the model folder's, or mean")
+    normalize: bool = True
+    max_length: int | None = Field(default=None, ge=1, description="tokens a row; null: the model's")
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    top_k: int = Field(default=1, ge=1)
+    factory: str | None = Field(default=None, pattern=r"^[\w.]+:[\w.]+$")
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _options_need_a_factory(self) -> "ModelSpec":
+        if self.options and self.factory is None:
+            msg = "model.options are given to model.factory, and there is none"
+            raise ValueError(msg)
+        if self.top_k > 1 and self.task != "classify":
+            msg = "model.top_k is for task: classify"
+            raise ValueError(msg)
+        return self
+
+
+class ShardSpec(Section):
+    """How the input is cut. A shard never holds more than these, unless one row does."""
+
+    target_rows: int = Field(default=50_000, ge=1)
+    target_bytes: int = Field(default=256 * 1024 * 1024, ge=1, description="as Parquet counts them")
+
+
+class ComputeSpec(Section):
+    """Where and how it is computed. Nothing here can change a result beyond the tolerance."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    workers: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    max_attempts: int = Field(default=3, ge=1)
+    batch_tokens: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    max_shapes: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = "auto"
+
+
+class ErrorSpec(Section):
+    """What becomes of rows that can't be computed. `max_ratio` is judged from 1,000 rows on."""
+
+    mode: Annotated[Literal["null", "drop"], BeforeValidator(_yaml_null)] = "null"
+    max_ratio: float = Field(default=0.05, ge=0.0, le=1.0)
+
+
+class PriceSpec(Section):
+    """What one host costs, divided among its workers."""
+
+    per_hour: float = Field(ge=0.0, allow_inf_nan=False)
+    currency: str = Field(default="USD", min_length=1)
+    source: str = "job"
+    date: str | None = Field(default=None, description="when the price held, YYYY-MM-DD")
+
+
+class OutputSpec(Section):
+    """What is written. `columns`: the input columns to keep; null keeps every one."""
+
+    path: str = Field(min_length=1)
+    compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] = "zstd"
+    columns: tuple[str, ...] | None = None
+
+
+class Job(Section):
+    """One batch job: a model over a dataset, into one folder of Parquet files."""
+
+    name: str = Field(min_length=1, pattern=r"^[\w.-]+$")
+    input: InputSpec
+    model: ModelSpec
+    preprocess: Annotated[tuple[JsonValue, ...], Field(max_length=0)] = ()
+    shards: ShardSpec = ShardSpec()
+    compute: ComputeSpec = ComputeSpec()
+    errors: ErrorSpec = ErrorSpec()
+    price: PriceSpec | None = None
+    output: OutputSpec

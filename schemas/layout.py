@@ -1,0 +1,41 @@
+"""The names of everything in an output folder. Names that start with `_` are no data."""
+
+import re
+
+SUCCESS = "_SUCCESS"
+HOME = "_headrace"
+PLAN = f"{HOME}/plan.json"
+SLICES = f"{HOME}/plan-0000.parquet"
+RUN = f"{HOME}/run.json"
+COMMITS = f"{HOME}/commits"
+REPORTS = f"{HOME}/reports"
+ERRORS = f"{HOME}/errors"
+WORKERS = f"{HOME}/workers"
+DAMAGED = f"{HOME}/damaged"
+TMP = f"{HOME}/tmp"
+
+FORMAT = 1
+FOOTER_KEY = "headrace"
+ERROR_COLUMN = "headrace_error"
+
+PART_PATTERN = re.compile(r"^part-(\d{7})-([0-9a-f]{8})\.parquet$")
+
+
+def part_name(index: int, shard_id: str) -> str:
+    """Name the data file of a shard, as in `part-0000042-1f3a9c07.parquet`."""
+    return f"part-{index:07d}-{shard_id}.parquet"
+
+
+def report_path(part: str) -> str:
+    """Where a part's report lies, relative to the output folder."""
+    return f"{REPORTS}/{part}.json"
+
+
+def commit_path(part: str, sha256: str) -> str:
+    """Where the commit record of these bytes of a part lies, relative to the output folder."""
+    return f"{COMMITS}/{part}.{sha256}.json"
+
+
+def errors_path(part: str) -> str:
+    """Where the list of a part's guilty rows lies, relative to the output folder."""
+    return f"{ERRORS}/{part}.jsonl"

@@ -1,0 +1,128 @@
+"""The plan: decided once, written once, and the same for every worker and every later attempt."""
+
+import base64
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from headrace.schemas.job import Job, Pooling, Precision, Task
+from headrace.schemas.layout import part_name
+
+
+class Value(BaseModel):
+    """A frozen value that is written as JSON."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InputFile(Value):
+    """One file of the input, by the path below the input's base folder."""
+
+    path: str
+    size_bytes: int
+    footer_sha256: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A run of rows inside one row group of one file."""
+
+    path: str
+    row_group: int
+    row_start: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The unit of work and of commit: some slices in the input's order, one output file."""
+
+    index: int
+    id: str  # the first 8 hex digits of a digest of fingerprints and slices
+    slices: tuple[Slice, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many input rows the shard holds."""
+        return sum(piece.rows for piece in self.slices)
+
+    @property
+    def part(self) -> str:
+        """The name of the shard's data file."""
+        return part_name(self.index, self.id)
+
+
+class Shape(Value):
+    """A static batch length and the row counts that it may have, largest first."""
+
+    length: int
+    rows: tuple[int, ...]
+
+
+class ShapeGrid(Value):
+    """Every shape that a run may use, shortest first; the last one takes the longest row."""
+
+    shapes: tuple[Shape, ...]
+    batch_tokens: int
+    sample_rows: int
+    sample_tokens: int
+    padding_share: float  # of the sample, batched as one shard of the run's size
+
+
+class Road(Value):
+    """How the forward pass runs, resolved once on a worker."""
+
+    device: Literal["cpu", "cuda"]
+    precision: Precision
+    execution: Literal["eager"] = "eager"
+    reason: str
+    tokens_per_s: float | None  # padded tokens in the trial; None where none was needed
+
+
+class ResultFacts(Value):
+    """What the model gives: the width of an embedding, or the names of the classes."""
+
+    task: Task
+    width: int
+    labels: tuple[str, ...] = ()
+    top_k: int = 1
+    max_length: int
+    pooling: Pooling
+    normalize: bool
+
+
+class PlanHeader(Value):
+    """`_headrace/plan.json`."""
+
+    format: Literal[1] = 1
+    created: str  # UTC, ISO 8601
+    job: Job
+    job_fields: dict[str, JsonValue]  # what the job fingerprint covers, by dotted name
+    job_fingerprint: str
+    input_fingerprint: str
+    files: tuple[InputFile, ...]
+    arrow_schema: str  # base64 of the dataset's one Arrow schema, as IPC
+    rows: int
+    shards: int
+    slices_sha256: str
+    grid: ShapeGrid
+    road: Road
+    result: ResultFacts
+    versions: dict[str, str]
+
+    @cached_property
+    def dataset_schema(self) -> pa.Schema:
+        """The dataset's one Arrow schema, hive folders' columns included."""
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.arrow_schema)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run's header and all its shards."""
+
+    header: PlanHeader
+    shards: tuple[Shard, ...]

@@ -1,0 +1,53 @@
+"""The one thread of a worker that runs every forward pass: one stream, one OpenMP team."""
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+from headrace.stages.ledger import Account, WorkerLedger
+
+ResultT = TypeVar("ResultT")
+
+
+class DeviceThread:
+    """Runs work for one shard after the other, and tells the ledger whose turn it is."""
+
+    def __init__(self, ledger: WorkerLedger, threads: int) -> None:
+        """Start the thread.
+
+        Args:
+            ledger: is told which shard holds the device.
+            threads: how many processor threads a CPU forward pass may use.
+        """
+        self._ledger = ledger
+        self._pool = ThreadPoolExecutor(
+            1, thread_name_prefix="headrace-device", initializer=torch.set_num_threads,
+            initargs=(threads,),
+        )
+
+    def run(self, work: Callable[[], ResultT]) -> ResultT:
+        """Run work that belongs to no shard, such as loading the model."""
+        return self._pool.submit(work).result()
+
+    def run_for(self, account: Account, work: Callable[[], ResultT]) -> tuple[ResultT, float]:
+        """Run a shard's forward pass. Returns its result and the seconds it waited for its turn."""
+        asked = time.perf_counter()
+
+        def turn() -> tuple[ResultT, float]:
+            waited_s = time.perf_counter() - asked
+            self._ledger.take_device(account)
+            try:
+                return work(), waited_s
+            finally:
+                self._ledger.leave_device()
+
+        return self._pool.submit(turn).result()
+
+
+def own_cores(workers_on_host: int) -> int:
+    """This worker's share of the cores that the process may run on, at least one."""
+    return max(1, len(os.sched_getaffinity(0)) // workers_on_host)

@@ -1,0 +1,48 @@
+"""Step 10a: encode a shard's table to a temporary Parquet file, its report so far in the footer."""
+
+import io
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.schemas import layout
+from headrace.schemas.report import ShardReport
+
+ROW_GROUP_ROWS = 65_536
+# Vectors hardly repeat: a dictionary would cost time and memory for nothing.
+PLAIN_COLUMN = "embedding"
+
+
+def encode(table: pa.Table, tmp: Path, compression: str, report: ShardReport) -> Path:
+    """Write a table with page checksums. Returns the temporary file, complete but not yet synced.
+
+    Raises:
+        OSError: the disk does not take it; nothing is left behind.
+    """
+    file = tmp / f"{uuid.uuid4().hex}.parquet"
+    try:
+        with pq.ParquetWriter(
+            file,
+            table.schema,
+            compression=compression,
+            use_dictionary=_dictionary_columns(table.schema),
+            write_page_checksum=True,
+        ) as writer:
+            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            footer = report.model_dump_json(by_alias=True)
+            writer.add_key_value_metadata({layout.FOOTER_KEY: footer})
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+    return file
+
+
+def _dictionary_columns(schema: pa.Schema) -> list[str]:
+    """Name every leaf but the vector's, as Parquet spells them: asked of an empty file."""
+    sink = io.BytesIO()
+    pq.write_table(schema.empty_table(), sink)
+    leaves = pq.read_metadata(sink).schema
+    paths = [leaves.column(at).path for at in range(len(leaves))]
+    return [path for path in paths if not path.startswith(f"{PLAIN_COLUMN}.")]

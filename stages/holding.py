@@ -1,0 +1,135 @@
+"""Step 12a: what an output folder already holds, checked cheaply where that is enough."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.schemas import layout
+from headrace.schemas.errors import DamagedError
+from headrace.schemas.plan import Plan, PlanHeader, Shard
+from headrace.schemas.report import ShardReport
+from headrace.stages.commit import part_file
+from headrace.stages.store import as_json, file_sha256, own_tmp, read_json, replace, sync_folder
+
+CHECKERS = 8
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A plan's shards by what became of them so far."""
+
+    reports: dict[int, ShardReport]  # committed and whole
+    rebuilt: tuple[int, ...]  # of these, the reports that a crash lost, rebuilt from the footers
+    damaged: dict[int, str]  # why the data file can't be trusted
+    missing: tuple[int, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every shard is committed."""
+        return not self.damaged and not self.missing
+
+
+def look_at(out: Path, plan: Plan) -> Holding:
+    """Check every part: its footer, and its size and time against the report.
+
+    Where size or time differ, or the report is gone, the file is read in full and compared with
+    the commit records. Writes nothing.
+    """
+    with ThreadPoolExecutor(CHECKERS) as pool:
+        found = list(pool.map(lambda shard: _look_at_part(out, plan.header, shard), plan.shards))
+    pairs = list(zip(plan.shards, found, strict=True))
+    return Holding(
+        reports={s.index: f.report for s, f in pairs if f is not None and f.report is not None},
+        rebuilt=tuple(s.index for s, f in pairs if f is not None and f.rebuilt),
+        damaged={s.index: f.damage for s, f in pairs if f is not None and f.damage is not None},
+        missing=tuple(s.index for s, f in pairs if f is None),
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    report: ShardReport | None = None
+    rebuilt: bool = False
+    damage: str | None = None
+
+
+def _look_at_part(out: Path, header: PlanHeader, shard: Shard) -> _Part | None:
+    file = out / shard.part
+    if not file.exists():
+        return None
+    try:
+        inside = read_footer_report(file)
+    except DamagedError as error:
+        return _Part(damage=str(error))
+    fingerprints = (inside.job_fingerprint, inside.input_fingerprint, inside.shard_id)
+    if fingerprints != (header.job_fingerprint, header.input_fingerprint, shard.id):
+        return _Part(damage=f"{shard.part}: its footer names another job, input or shard")
+    report = _trusted_report(out, shard, file)
+    return _Part(report=report) if report else _read_in_full(out, shard, file, inside)
+
+
+def _trusted_report(out: Path, shard: Shard, file: Path) -> ShardReport | None:
+    """Return the part's report, if it is there and describes the file as it lies on the disk."""
+    path = out / layout.report_path(shard.part)
+    if not path.is_file():
+        return None
+    try:
+        report = read_json(path, ShardReport)
+    except DamagedError:
+        return None  # rebuilt from the footer by the caller, which reads the part in full
+    known, stat = report.file, file.stat()
+    if known is None or (known.size_bytes, known.mtime_ns) != (stat.st_size, stat.st_mtime_ns):
+        return None
+    return report
+
+
+def _read_in_full(out: Path, shard: Shard, file: Path, inside: ShardReport) -> _Part:
+    sha256 = file_sha256(file)
+    if not (out / layout.commit_path(shard.part, sha256)).is_file():
+        return _Part(damage=f"{shard.part}: its bytes are not those that were committed")
+    described = part_file(file, sha256)
+    cost = None if inside.price is None else inside.price.of(inside.tally.charged_s)
+    tally = inside.tally.model_copy(update={"bytes_out": described.size_bytes, "cost": cost})
+    report = inside.model_copy(update={"file": described, "tally": tally})
+    return _Part(report=report, rebuilt=True)
+
+
+def read_footer_report(file: Path) -> ShardReport:
+    """Read the report that a part carries in its footer.
+
+    Raises:
+        DamagedError: the footer can't be read, or carries none.
+    """
+    try:
+        metadata = pq.read_metadata(file).metadata or {}
+    except (pa.ArrowException, OSError) as error:
+        msg = f"{file.name}: its footer can't be read ({error})"
+        raise DamagedError(msg) from error
+    try:
+        return ShardReport.model_validate_json(metadata[layout.FOOTER_KEY.encode()])
+    except (KeyError, ValueError) as error:
+        msg = f"{file.name}: its footer carries no headrace report"
+        raise DamagedError(msg) from error
+
+
+def repair(out: Path, plan: Plan, holding: Holding) -> None:
+    """Write the rebuilt reports, and move damaged parts aside so that they are computed again."""
+    for index in holding.rebuilt:
+        report = holding.reports[index]
+        replace(out / layout.report_path(plan.shards[index].part), as_json(report), own_tmp(out))
+    for index in holding.damaged:
+        _move_aside(out, plan.shards[index].part)
+
+
+def _move_aside(out: Path, part: str) -> None:
+    folder = out / layout.DAMAGED
+    folder.mkdir(parents=True, exist_ok=True)
+    at = 0
+    while (folder / f"{part}.{at}").exists():
+        at += 1
+    (out / part).rename(folder / f"{part}.{at}")
+    (out / layout.SUCCESS).unlink(missing_ok=True)
+    sync_folder(out)

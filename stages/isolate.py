@@ -1,0 +1,131 @@
+"""Step 9: run the batches, whatever a row does: halve on memory, bisect to the guilty rows."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from headrace.schemas.errors import HeadraceError, ShardError
+from headrace.stages.batch import Batch
+from headrace.stages.forward import BatchResult
+
+NOT_FINITE = "NonFiniteResult in forward"
+# So many guilty rows without one good one: the fault is not in the rows.
+HOPELESS_ROWS = 64
+OOM_TEXTS = ("out of memory", "can't allocate memory")
+
+
+@dataclass
+class Outcome:
+    """What became of a shard's batches."""
+
+    faults: dict[int, str] = field(default_factory=dict)  # row -> reason
+    good: int = 0
+    batches: int = 0
+    padded_tokens: int = 0
+    oom_halvings: int = 0
+    token_limit: int | None = None  # set by the first out-of-memory, kept for the shard
+    shapes: dict[str, int] = field(default_factory=dict)
+
+
+def run_batches(
+    batches: Iterable[Batch],
+    infer: Callable[[Batch], BatchResult],
+    place: Callable[[npt.NDArray[np.int64], BatchResult], None],
+) -> Outcome:
+    """Run every batch and place every good row's result; name the rows that have none.
+
+    Args:
+        batches: what to run, in order.
+        infer: runs one batch, and may raise anything.
+        place: takes rows (R,) and their results.
+
+    Raises:
+        ShardError: 64 rows failed and none succeeded.
+        HeadraceError: `infer` found the job itself at fault.
+    """
+    outcome = Outcome()
+    for batch in batches:
+        pending = [batch]
+        while pending:
+            pending += _attempt(pending.pop(), infer, place, outcome)
+            _give_up_if_hopeless(outcome)
+    return outcome
+
+
+def _attempt(
+    batch: Batch,
+    infer: Callable[[Batch], BatchResult],
+    place: Callable[[npt.NDArray[np.int64], BatchResult], None],
+    outcome: Outcome,
+) -> list[Batch]:
+    """Run one batch. Returns what is still to be run, last first."""
+    if _above(batch, outcome.token_limit):
+        return _halves(batch)
+    outcome.batches += 1
+    outcome.padded_tokens += batch.padded_tokens
+    outcome.shapes[batch.shape] = outcome.shapes.get(batch.shape, 0) + 1
+    try:
+        result = infer(batch)
+    except HeadraceError:
+        raise
+    except Exception as error:  # noqa: BLE001 - any row may raise anything; its name is reported
+        if _is_out_of_memory(error):
+            outcome.oom_halvings += 1
+            outcome.token_limit = max(1, batch.padded_tokens // 2)
+        if batch.height > 1:
+            return _halves(batch)
+        outcome.faults[int(batch.rows[0])] = f"{type(error).__name__} in forward"
+        return []
+    return _keep_finite(batch, result, place, outcome)
+
+
+def _keep_finite(
+    batch: Batch,
+    result: BatchResult,
+    place: Callable[[npt.NDArray[np.int64], BatchResult], None],
+    outcome: Outcome,
+) -> list[Batch]:
+    """Place the finite rows. The others run again without them: one row may spoil a batch."""
+    finite = result.finite
+    if finite.any():
+        classes = None if result.classes is None else result.classes[finite]
+        place(batch.rows[finite], BatchResult(result.values[finite], classes, finite[finite]))
+        outcome.good += int(finite.sum())
+    bad = batch.rows[~finite]
+    if bad.size == 0:
+        return []
+    if batch.height == 1:
+        outcome.faults[int(bad[0])] = NOT_FINITE
+        return []
+    again = replace(batch, rows=bad, height=bad.size)
+    return [again] if bad.size < batch.rows.size else _halves(again)
+
+
+def _halves(batch: Batch) -> list[Batch]:
+    """Halve the rows; a single row that was padded up to a ladder's height runs alone."""
+    middle = -(-batch.rows.size // 2)
+    parts = (batch.rows[middle:], batch.rows[:middle])
+    return [replace(batch, rows=rows, height=rows.size) for rows in parts if rows.size]
+
+
+def _above(batch: Batch, token_limit: int | None) -> bool:
+    return token_limit is not None and batch.height > 1 and batch.padded_tokens > token_limit
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in OOM_TEXTS)
+
+
+def _give_up_if_hopeless(outcome: Outcome) -> None:
+    if outcome.good == 0 and len(outcome.faults) >= HOPELESS_ROWS:
+        reasons = sorted(set(outcome.faults.values()))
+        msg = (
+            f"expected the model to compute some row, and the first {len(outcome.faults)} all "
+            f"failed with {reasons}: the fault is not in the rows. Try the model on one row by hand"
+        )
+        raise ShardError(msg)

@@ -1,0 +1,82 @@
+"""Step 1a: list the input's Parquet files in one stable order, with their hive folders' values."""
+
+import glob
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.schemas.errors import JobError
+from headrace.stages.store import local_path
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file of the input: where it is, its path below the input's base, its folders' values."""
+
+    file: Path
+    relative: str
+    partitions: tuple[tuple[str, str], ...]  # (column, the folder's text), outermost first
+
+
+def list_input(path: str, out: str) -> tuple[Path, list[Listed]]:
+    """List what `input.path` names: a file, a folder (recursively), or a glob.
+
+    Names that start with `_` or `.` are skipped, as Spark and pyarrow.dataset do.
+
+    Returns:
+        The base folder, and the files in the order of their relative paths.
+
+    Raises:
+        JobError: there is no such path, it holds no Parquet file, or the output lies inside it.
+    """
+    where = local_path(path, "input.path")
+    if glob.has_magic(str(where)) and not where.exists():
+        base, files = _glob(where)
+    elif where.is_dir():
+        base, files = where, _below(where)
+    elif where.is_file():
+        base, files = where.parent, [where]
+    else:
+        msg = f"input.path: expected a file, a folder or a glob, and there is nothing at {where}"
+        raise JobError(msg)
+    if not files:
+        msg = f"input.path: expected Parquet files (*.parquet), and found none at {where}"
+        raise JobError(msg)
+    if where.is_dir():
+        _refuse_nested_output(where, local_path(out, "output.path"))
+    return base, sorted((_listed(base, file) for file in files), key=lambda entry: entry.relative)
+
+
+def _glob(pattern: Path) -> tuple[Path, list[Path]]:
+    parts = pattern.parts
+    fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
+    base = Path(*parts[:fixed])
+    found = (Path(name) for name in glob.iglob(str(pattern), recursive=True))  # noqa: PTH207 - `**` follows the same rules as in a shell
+    return base, [file for file in found if file.is_file() and _visible(base, file)]
+
+
+def _below(folder: Path) -> list[Path]:
+    files: list[Path] = []
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
+        files += [Path(parent, name) for name in names if name.endswith(".parquet")]
+    return [file for file in files if _visible(folder, file)]
+
+
+def _visible(base: Path, file: Path) -> bool:
+    return not any(part.startswith(("_", ".")) for part in file.relative_to(base).parts)
+
+
+def _listed(base: Path, file: Path) -> Listed:
+    relative = file.relative_to(base)
+    pairs = [part.partition("=") for part in relative.parent.parts if "=" in part]
+    return Listed(file, relative.as_posix(), tuple((key, text) for key, _, text in pairs))
+
+
+def _refuse_nested_output(folder: Path, out: Path) -> None:
+    if out == folder or folder in out.parents:
+        msg = (
+            f"output.path: expected a folder outside the input, got {out} inside {folder}; "
+            "a later run would read its own results. Choose another folder."
+        )
+        raise JobError(msg)

@@ -1,0 +1,94 @@
+"""Step 7a: load the model once for a worker: from safetensors by path, or from the user's factory."""
+
+import importlib
+import os
+from typing import Any
+
+import torch
+
+from headrace.schemas.errors import JobError
+from headrace.schemas.job import ModelSpec, Precision
+from headrace.stages.model_folder import ModelFolder
+
+DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def load_module(
+    spec: ModelSpec, model: ModelFolder, device: str, precision: Precision
+) -> torch.nn.Module:
+    """Load the job's model in evaluation mode on a device.
+
+    Raises:
+        JobError: the weights don't fit the architecture, or the factory gives no torch module.
+    """
+    dtype = DTYPES[precision]
+    module = (
+        _from_folder(spec, model, dtype)
+        if spec.factory is None
+        else _from_factory(spec, spec.factory, device, dtype)
+    )
+    return module.to(device).eval().requires_grad_(requires_grad=False)
+
+
+def _from_folder(spec: ModelSpec, model: ModelFolder, dtype: torch.dtype) -> torch.nn.Module:
+    os.environ["HF_HUB_OFFLINE"] = "1"  # a path is a path: never ask a hub
+    from transformers import AutoModel, AutoModelForSequenceClassification
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    kind: Any = AutoModel if spec.task == "embed" else AutoModelForSequenceClassification
+    try:
+        module, found = kind.from_pretrained(
+            model.path,
+            dtype=dtype,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        msg = (
+            f"model.path: expected a model that transformers loads for task {spec.task!r} in "
+            f"{model.path}, got {type(error).__name__}: {error}"
+        )
+        raise JobError(msg) from error
+    _refuse_random_weights(found, model, spec)
+    loaded: torch.nn.Module = module
+    return loaded
+
+
+def _refuse_random_weights(found: dict[str, Any], model: ModelFolder, spec: ModelSpec) -> None:
+    """Transformers fills weights that a file lacks with random ones, and only warns."""
+    # An encoder's own pooler is not read for embeddings; many folders lack it.
+    lacking = [key for key in found["missing_keys"] if ".pooler." not in f".{key}"]
+    wrong = [str(entry[0]) for entry in found["mismatched_keys"]]
+    if lacking or wrong:
+        msg = (
+            f"model.path: expected all weights for task {spec.task!r} in {model.path}, and these "
+            f"are missing or of another shape: {sorted(lacking + wrong)[:5]}. "
+            "Is it the right task for this model?"
+        )
+        raise JobError(msg)
+
+
+def _from_factory(
+    spec: ModelSpec, factory: str, device: str, dtype: torch.dtype
+) -> torch.nn.Module:
+    name, _, attribute = factory.partition(":")
+    try:
+        build = getattr(importlib.import_module(name), attribute)
+    except (ImportError, AttributeError) as error:
+        msg = (
+            f"model.factory: expected MODULE:FUNCTION that the workers can import, got {factory!r} "
+            f"({error}). Install the module there, or put its folder on PYTHONPATH."
+        )
+        raise JobError(msg) from error
+    module = build(torch.device(device), dtype, **spec.options)
+    if not isinstance(module, torch.nn.Module):
+        msg = (
+            f"model.factory: expected {factory} to give a torch.nn.Module, "
+            f"got a {type(module).__name__}"
+        )
+        raise JobError(msg)
+    return module

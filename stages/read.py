@@ -1,0 +1,88 @@
+"""Step 3: read a shard's rows as Arrow, in the input's order, with the dataset's one schema."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.schemas.plan import Slice
+
+BATCH_ROWS = 16_384
+
+
+def read_slices(
+    base: Path, slices: Sequence[Slice], schema: pa.Schema, columns: Sequence[str]
+) -> pa.Table:
+    """Read some columns of some slices, bit-equal to what the files hold.
+
+    Args:
+        base: the folder that the slices' paths start from.
+        slices: what to read, in order.
+        schema: the dataset's schema; a column that a file lacks is null there.
+        columns: which of the schema's columns, in which order.
+
+    Returns:
+        A table with `columns`, its field and schema metadata those of `schema`.
+    """
+    wanted = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+    tables = [wanted.empty_table()]
+    for piece in slices:
+        tables += [_conform(batch, piece, wanted) for batch in _read(base, piece, columns)]
+    return pa.concat_tables(tables)
+
+
+def _read(base: Path, piece: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
+    with pq.ParquetFile(base / piece.path) as file:
+        present = [name for name in columns if name in file.schema_arrow.names]
+        rows = file.metadata.row_group(piece.row_group).num_rows
+        if piece.row_start == 0 and piece.rows == rows:
+            yield _with_rows(file.read_row_group(piece.row_group, columns=present), rows)
+            return
+        at, end = 0, piece.row_start + piece.rows
+        batches = file.iter_batches(BATCH_ROWS, row_groups=[piece.row_group], columns=present)
+        for batch in batches if present else ():
+            low, high = max(piece.row_start - at, 0), min(end - at, batch.num_rows)
+            if low < high:
+                yield pa.Table.from_batches([batch.slice(low, high - low)])
+            at += batch.num_rows
+            if at >= end:
+                return
+        if not present:
+            yield _with_rows(pa.table({}), piece.rows)
+
+
+def stored_bytes(base: Path, slices: Sequence[Slice], columns: Sequence[str]) -> int:
+    """Bytes that these columns of these slices take in their files, compressed."""
+    total = 0
+    for piece in slices:
+        group = pq.read_metadata(base / piece.path).row_group(piece.row_group)
+        chunks = (group.column(at) for at in range(group.num_columns))
+        size = sum(
+            chunk.total_compressed_size
+            for chunk in chunks
+            if chunk.path_in_schema.partition(".")[0] in columns
+        )
+        total += size * piece.rows // max(1, group.num_rows)
+    return total
+
+
+def _with_rows(table: pa.Table, rows: int) -> pa.Table:
+    """Keep the number of rows where no column could carry it."""
+    return table if table.num_columns else pa.table({"": pa.nulls(rows)})
+
+
+def _conform(table: pa.Table, piece: Slice, schema: pa.Schema) -> pa.Table:
+    """Give a file's columns the dataset's order and fields: hive values as text, gaps as nulls."""
+    folders = dict(part.partition("=")[::2] for part in Path(piece.path).parent.parts if "=" in part)
+    arrays: list[pa.ChunkedArray | pa.Array] = []
+    for field in schema:
+        if field.name in table.column_names:
+            column = table.column(field.name)
+            null = pa.types.is_null(column.type) and not pa.types.is_null(field.type)
+            arrays.append(pa.nulls(len(column), field.type) if null else column)
+        elif field.name in folders:
+            arrays.append(pa.repeat(folders[field.name], table.num_rows))
+        else:
+            arrays.append(pa.nulls(table.num_rows, field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)

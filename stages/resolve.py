@@ -1,0 +1,243 @@
+"""Steps 1f and 1g: resolve, once and on a worker, the shapes, the precision and the result's width.
+
+`precision: auto` takes bf16 only where the processor multiplies it natively, the results pass the
+quality gate against fp32 on a sample, and a short trial shows it to be faster. (It need not be:
+processors with AVX512-BF16 but without AMX may run it at half the rate of fp32.)
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+
+from headrace.schemas.errors import JobError
+from headrace.schemas.job import Job, Precision
+from headrace.schemas.plan import ResultFacts, Road, ShapeGrid, Slice
+from headrace.stages.batch import Batch, padding_share
+from headrace.stages.forward import BatchResult, Forward, model_tensor
+from headrace.stages.model_folder import ModelFolder
+from headrace.stages.sample import sample_texts
+from headrace.stages.shapes import choose_grid, make_grid
+from headrace.stages.tokenize import Tokens, load_tokenizer, tokenize
+
+GATE_ROWS = 64
+MIN_COSINE = 0.999
+MIN_AGREEMENT = 0.99  # of labels, for a classifier
+TRIALS = 3
+# Measured with MiniLM on 2-core x86-64: activations of about 1,000 tokens stay in the L2 caches;
+# a GPU wants enough work to hide the launches.
+BATCH_TOKENS = {"cpu": 1_024, "cuda": 65_536}
+LENGTH_MULTIPLE = {"cpu": 1, "cuda": 8}
+# A GPU captures a graph for each shape; a CPU that runs eagerly pays nothing for one more.
+MAX_SHAPES = {"cpu": 32, "cuda": 12}
+
+Load = Callable[[Precision], torch.nn.Module]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What the plan needs from a worker."""
+
+    grid: ShapeGrid
+    road: Road
+    facts: ResultFacts
+    weights_bytes: int
+
+
+def choose_device(wanted: str) -> str:
+    """Resolve `compute.device` on this machine.
+
+    Raises:
+        JobError: cuda was asked for, and torch finds no GPU.
+    """
+    has_gpu = torch.cuda.is_available()
+    if wanted == "cuda" and not has_gpu:
+        msg = (
+            "compute.device: expected a CUDA GPU that torch can use, got none on this machine. "
+            "Use device: auto or cpu, or see `headrace doctor`."
+        )
+        raise JobError(msg)
+    return "cuda" if has_gpu and wanted != "cpu" else "cpu"
+
+
+def multiplies_bf16(device: str) -> bool:
+    """Ask the processor whether it multiplies bf16 natively."""
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    flags = torch.cpu.get_capabilities()
+    return any(bool(flags.get(name)) for name in ("avx512_bf16", "amx_bf16", "arm_bf16", "bf16"))
+
+
+def resolve(
+    job: Job,
+    model: ModelFolder,
+    source: tuple[Path, list[Slice], pa.Schema],
+    shard_rows: int,
+    device: str,
+    load: Load,
+) -> Resolved:
+    """Resolve shapes, precision and width on this worker's device.
+
+    Args:
+        job: the job.
+        model: its model folder.
+        source: base folder, slices and schema to sample texts from.
+        shard_rows: rows of a typical shard, which the padding estimate is for.
+        device: from `choose_device`.
+        load: loads the model in a precision.
+    """
+    base, slices, schema = source
+    texts = sample_texts(base, slices, schema, job.input.text_columns)
+    tokenizer = load_tokenizer(model)
+    tokens = tokenize(texts, tokenizer, lowercase=model.lowercase)
+    grid = _grid(job, model, tokens.lengths, shard_rows, device)
+    probe = tokens if len(texts) else tokenize(_one_text(), tokenizer, lowercase=False)
+    road, forward = _choose_road(job, model, probe, device, load)
+    weights = sum(p.numel() * p.element_size() for p in forward.module.parameters())
+    return Resolved(grid, road, forward.facts, weights)
+
+
+def _one_text() -> pa.LargeStringArray:
+    return pa.array(["one"], pa.large_string())
+
+
+def _grid(
+    job: Job, model: ModelFolder, lengths: npt.NDArray[np.int64], shard_rows: int, device: str
+) -> ShapeGrid:
+    wanted, most = job.compute.batch_tokens, job.compute.max_shapes
+    budget = BATCH_TOKENS[device] if wanted == "auto" else wanted
+    shapes = choose_grid(
+        lengths,
+        max_length=model.max_length,
+        max_shapes=MAX_SHAPES[device] if most == "auto" else most,
+        batch_tokens=budget,
+        multiple=LENGTH_MULTIPLE[device],
+    )
+    return make_grid(shapes, budget, lengths, padding_share(lengths, shapes, shard_rows))
+
+
+def _choose_road(
+    job: Job, model: ModelFolder, probe: Tokens, device: str, load: Load
+) -> tuple[Road, Forward]:
+    wanted = job.model.precision
+    if wanted != "auto":
+        return _only(job, model, probe, device, load, wanted, "as the job says")
+    if not multiplies_bf16(device):
+        reason = f"this {device} does not multiply bf16 natively"
+        return _only(job, model, probe, device, load, "fp32", reason)
+    safe = _trial(_forward(job, model, probe, device, load, "fp32"), probe)
+    fast = _trial(_forward(job, model, probe, device, load, "bf16"), probe)
+    passed, measure = _gate(safe.results, fast.results)
+    ratio = fast.tokens_per_s / safe.tokens_per_s
+    if passed and ratio > 1.0:
+        reason = f"{measure} to fp32, {ratio:.2f} times as fast in a trial"
+        return _road(device, "bf16", reason, fast), fast.forward
+    why = f"only {ratio:.2f} times as fast in a trial" if passed else f"only {measure} to fp32"
+    return _road(device, "fp32", f"bf16 was tried: {why}", safe), safe.forward
+
+
+def _only(
+    job: Job,
+    model: ModelFolder,
+    probe: Tokens,
+    device: str,
+    load: Load,
+    precision: Precision,
+    reason: str,
+) -> tuple[Road, Forward]:
+    trial = _trial(_forward(job, model, probe, device, load, precision), probe)
+    return _road(device, precision, reason, trial), trial.forward
+
+
+def _road(device: str, precision: Precision, reason: str, trial: "Trial") -> Road:
+    return Road(
+        device="cuda" if device == "cuda" else "cpu",
+        precision=precision,
+        reason=reason,
+        tokens_per_s=trial.tokens_per_s,
+    )
+
+
+def _forward(
+    job: Job, model: ModelFolder, probe: Tokens, device: str, load: Load, precision: Precision
+) -> Forward:
+    """Load the model and learn the result's width from one row."""
+    module = load(precision)
+    length = max(1, int(probe.lengths[0]))
+    ids = torch.from_numpy(probe.ids[:length].astype(np.int64))[None].to(device)
+    with torch.inference_mode():
+        output = module(input_ids=ids, attention_mask=torch.ones_like(ids))
+    width = int(model_tensor(output, job.model.task).shape[-1])
+    return Forward(module, device, _facts(job, model, width), pad_id(model))
+
+
+def _facts(job: Job, model: ModelFolder, width: int) -> ResultFacts:
+    classify = job.model.task == "classify"
+    if classify and job.model.top_k > width:
+        msg = f"model.top_k: expected at most the model's {width} classes, got {job.model.top_k}"
+        raise JobError(msg)
+    named = model.labels if len(model.labels) == width else tuple(map(str, range(width)))
+    return ResultFacts(
+        task=job.model.task,
+        width=width,
+        labels=named if classify else (),
+        top_k=job.model.top_k,
+        max_length=model.max_length,
+        pooling=model.pooling,
+        normalize=job.model.normalize,
+    )
+
+
+def pad_id(model: ModelFolder) -> int:
+    """The id that padding holds; RoBERTa-like models count their positions by it."""
+    return int(model.config.get("pad_token_id") or 0)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A precision on the sample: how fast, and what it gave."""
+
+    forward: Forward
+    tokens_per_s: float
+    results: list[BatchResult]
+
+
+def _trial(forward: Forward, probe: Tokens) -> Trial:
+    """Run up to 64 rows, spread over the sample's lengths, a few times; the best time counts."""
+    order = np.argsort(probe.lengths, kind="stable")
+    rows = order[np.unique(np.linspace(0, order.size - 1, GATE_ROWS).round().astype(int))]
+    batches = [
+        Batch(part, part.size, max(1, int(probe.lengths[part].max())))
+        for part in np.array_split(rows, min(rows.size, 4))
+    ]
+    ragged = forward.put(probe)
+    best = np.inf
+    for _ in range(TRIALS + 1):  # the first one warms up
+        start = time.perf_counter()
+        results = [forward.run(ragged, batch) for batch in batches]
+        best = min(best, time.perf_counter() - start)
+    padded = sum(batch.padded_tokens for batch in batches)
+    return Trial(forward, padded / best, results)
+
+
+def _gate(safe: list[BatchResult], fast: list[BatchResult]) -> tuple[bool, str]:
+    """Compare results: the lowest cosine of embeddings, the agreement of first labels."""
+    if safe[0].classes is not None:
+        same = np.concatenate(
+            [a.classes[:, 0] == b.classes[:, 0] for a, b in zip(safe, fast, strict=True)
+             if a.classes is not None and b.classes is not None]
+        )
+        agreement = float(same.mean())
+        return agreement >= MIN_AGREEMENT, f"label agreement {agreement:.4f}"
+    left = np.concatenate([result.values for result in safe]).astype(np.float64)
+    right = np.concatenate([result.values for result in fast]).astype(np.float64)
+    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    # Two zero vectors are the same result.
+    cosine = np.where(norms > 0, (left * right).sum(1) / np.maximum(norms, 1e-30), 1.0)
+    lowest = float(cosine.min()) if np.isfinite(cosine).all() else float("nan")
+    return lowest >= MIN_COSINE, f"cosine {lowest:.5f}"

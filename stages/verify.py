@@ -1,0 +1,141 @@
+"""`headrace verify`: prove that every input row is in the output exactly once, from the files."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.schemas import layout
+from headrace.schemas.errors import DamagedError
+from headrace.schemas.plan import Plan, Shard
+from headrace.schemas.report import Rows
+from headrace.schemas.verify import Verification
+from headrace.stages.commit import CommitRecord
+from headrace.stages.holding import read_footer_report
+from headrace.stages.plan import load_plan
+from headrace.stages.results import NULL_INPUT
+from headrace.stages.store import file_sha256, read_json
+
+READERS = 4
+
+
+@dataclass(frozen=True)
+class _Checked:
+    rows: Rows = Rows()
+    size_bytes: int = 0
+    faults: tuple[str, ...] = ()
+
+
+def verify(out: Path) -> Verification:
+    """Read every data file in full and check it against plan, commit record and footer.
+
+    Raises:
+        DamagedError: there is no readable plan to check against.
+    """
+    plan = load_plan(out)
+    with ThreadPoolExecutor(READERS) as pool:
+        checked = list(pool.map(lambda shard: _check(out, plan, shard), plan.shards))
+    rows = sum((each.rows for each in checked), Rows())
+    faults = [fault for each in checked for fault in each.faults]
+    faults += _strays(out, plan)
+    if not faults and rows.in_ != plan.header.rows:
+        faults.append(f"expected {plan.header.rows} input rows in all, the parts have {rows.in_}")
+    complete = all(not each.faults for each in checked)
+    success = (out / layout.SUCCESS).is_file()
+    if complete != success:
+        faults.append(
+            f"{layout.SUCCESS} is missing though every shard is committed: run the job again"
+            if complete
+            else f"{layout.SUCCESS} is there though shards are missing or faulty"
+        ) if success or complete else None
+    return Verification(
+        output=str(out),
+        ok=not faults,
+        faults=tuple(faults),
+        rows=rows,
+        rows_planned=plan.header.rows,
+        shards=sum(1 for each in checked if not each.faults),
+        shards_planned=len(plan.shards),
+        bytes_read=sum(each.size_bytes for each in checked),
+    )
+
+
+def _check(out: Path, plan: Plan, shard: Shard) -> _Checked:
+    file = out / shard.part
+    if not file.is_file():
+        return _Checked(faults=(f"{shard.part}: missing; run the job again to compute it",))
+    try:
+        rows = _check_part(out, plan, shard, file)
+    except DamagedError as error:
+        return _Checked(faults=(str(error),))
+    return _Checked(rows, file.stat().st_size)
+
+
+def _check_part(out: Path, plan: Plan, shard: Shard, file: Path) -> Rows:
+    """Count a part's rows from its own columns; raise DamagedError at the first fault."""
+    sha256 = file_sha256(file)
+    record_file = out / layout.commit_path(shard.part, sha256)
+    if not record_file.is_file():
+        _fault(shard, f"no commit record for its bytes (sha256 {sha256[:12]}…): it was changed")
+    record = read_json(record_file, CommitRecord)
+    footer = read_footer_report(file)
+    expected = (plan.header.job_fingerprint, plan.header.input_fingerprint, shard.id)
+    for name, got in (("commit record", record), ("footer", footer)):
+        if (got.job_fingerprint, got.input_fingerprint, got.shard_id) != expected:
+            _fault(shard, f"its {name} names another job, input or shard")
+    rows = _count(file, shard, drop=plan.header.job.errors.mode == "drop")
+    for name, claimed in (("commit record", record.rows), ("footer", footer.tally.rows)):
+        if claimed != rows:
+            _fault(shard, f"its {name} says {_say(claimed)}, its columns say {_say(rows)}")
+    if not rows.adds_up:
+        _fault(shard, f"rows are lost: {_say(rows)}")
+    listed = _listed_errors(out, shard)
+    if listed != rows.errors:
+        _fault(shard, f"{rows.errors} rows have an error, and {listed} are listed")
+    return rows
+
+
+def _count(file: Path, shard: Shard, *, drop: bool) -> Rows:
+    """Decode every page, its checksum checked, and count what became of the rows."""
+    good = null = total = 0
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as source:
+            for group in range(source.num_row_groups):
+                reasons = source.read_row_group(group).column(layout.ERROR_COLUMN)
+                total += len(reasons)
+                good += reasons.null_count
+                null += pc.sum(pc.equal(reasons, NULL_INPUT)).as_py() or 0
+    except (pa.ArrowException, OSError, KeyError) as error:
+        _fault(shard, f"it can't be read: {error}")
+    errors = shard.rows - good - null if drop else total - good - null
+    return Rows(in_=shard.rows, good=good, null=null, errors=errors)
+
+
+def _listed_errors(out: Path, shard: Shard) -> int:
+    file = out / layout.errors_path(shard.part)
+    return len(file.read_bytes().splitlines()) if file.is_file() else 0
+
+
+def _strays(out: Path, plan: Plan) -> Iterator[str]:
+    """Find files that a reader of the folder would take for data."""
+    known = {shard.part for shard in plan.shards}
+    for parent, folders, names in os.walk(out):
+        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
+        for name in sorted(names):
+            path = (Path(parent) / name).relative_to(out).as_posix()
+            if path not in known and not name.startswith(("_", ".")):
+                yield f"{path}: a file that the plan does not know, and that readers would read"
+
+
+def _fault(shard: Shard, what: str) -> None:
+    msg = f"{shard.part}: {what}"
+    raise DamagedError(msg)
+
+
+def _say(rows: Rows) -> str:
+    return f"{rows.in_} in = {rows.good} good + {rows.null} null + {rows.errors} errors"
