@@ -14,16 +14,11 @@ ResultT = TypeVar("ResultT")
 
 
 class DeviceThread:
-    """Runs work for one shard after the other, and tells the ledger whose turn it is."""
+    """Runs one piece of work after the other."""
 
-    def __init__(self, ledger: WorkerLedger, threads: int) -> None:
-        """Start the thread.
-
-        Args:
-            ledger: is told which shard holds the device.
-            threads: how many processor threads a CPU forward pass may use.
-        """
-        self._ledger = ledger
+    def __init__(self, threads: int) -> None:
+        """Start the thread. A CPU forward pass may use this many processor threads."""
+        self.threads = threads
         self._pool = ThreadPoolExecutor(
             1, thread_name_prefix="headrace-device", initializer=torch.set_num_threads,
             initargs=(threads,),
@@ -33,17 +28,23 @@ class DeviceThread:
         """Run work that belongs to no shard, such as loading the model."""
         return self._pool.submit(work).result()
 
-    def run_for(self, account: Account, work: Callable[[], ResultT]) -> tuple[ResultT, float]:
-        """Run a shard's forward pass. Returns its result and the seconds it waited for its turn."""
+    def run_for(
+        self, ledger: WorkerLedger, account: Account, work: Callable[[], ResultT]
+    ) -> tuple[ResultT, float]:
+        """Run a shard's forward pass, and tell the ledger when it holds the device.
+
+        Returns:
+            Its result, and the seconds that it waited for its turn.
+        """
         asked = time.perf_counter()
 
         def turn() -> tuple[ResultT, float]:
             waited_s = time.perf_counter() - asked
-            self._ledger.take_device(account)
+            ledger.take_device(account)
             try:
                 return work(), waited_s
             finally:
-                self._ledger.leave_device()
+                ledger.leave_device()
 
         return self._pool.submit(turn).result()
 

@@ -4,6 +4,7 @@ import atexit
 import os
 import socket
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -51,3 +52,8 @@ class Journal:
 def process_started_unix_s() -> float:
     """When the operating system created this process, seconds since 1970."""
     return psutil.Process().create_time()
+
+
+def now_unix_s() -> float:
+    """Now, seconds since 1970."""
+    return time.time()

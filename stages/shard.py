@@ -56,7 +56,6 @@ class Workplace:
     price: Price | None
     invocation: str
     name: str
-    threads: int
 
     @property
     def passed_columns(self) -> list[str]:
@@ -115,7 +114,7 @@ def _journey(
     faults = texts.faults | tokens.faults
     batches = _batches(texts, tokens, place)
     computed, waited_s = place.device.run_for(
-        account, lambda: _compute(tokens, batches, table.num_rows, place)
+        place.ledger, account, lambda: _compute(tokens, batches, table.num_rows, place)
     )
     spans.seconds["wait_s"] = waited_s
     for name, seconds in computed.seconds.items():
@@ -200,7 +199,7 @@ def _device_use(place: Workplace, wall_s: float, cpu_s: float) -> DeviceUse:
         )
     return DeviceUse(
         name=platform.processor() or platform.machine(),
-        utilization=min(1.0, cpu_s / (wall_s * place.threads)) if wall_s > 0 else None,
+        utilization=min(1.0, cpu_s / (wall_s * place.device.threads)) if wall_s > 0 else None,
         peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         energy_wh=None,
     )

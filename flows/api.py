@@ -1,0 +1,156 @@
+"""The public functions. The CLI is a thin skin over these."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.flows.job_file import load_job, parse_job
+from headrace.flows.run import Options, begin, find_work, finished, run_shards
+from headrace.flows.show import (
+    Shown,
+    console_for,
+    preview_view,
+    report_view,
+    run_view,
+    status_view,
+    verification_view,
+)
+from headrace.schemas import layout
+from headrace.schemas.errors import DamagedError
+from headrace.schemas.job import Job
+from headrace.schemas.preview import Preview
+from headrace.schemas.report import RunReport
+from headrace.schemas.status import Status
+from headrace.schemas.verify import Verification
+
+AnyJob = Job | Mapping[str, Any] | str | Path
+
+
+def as_job(job: AnyJob) -> Job:
+    """Take a Job, its plain data, or the path of a job file.
+
+    Raises:
+        JobError: it is no valid job.
+    """
+    if isinstance(job, Job):
+        return job
+    if isinstance(job, str | Path):
+        return load_job(job)
+    return parse_job(job)
+
+
+def run(
+    job: AnyJob,
+    *,
+    limit: int | None = None,
+    fresh: bool = False,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    prefect: bool = True,
+    quiet: bool = False,
+) -> Shown[RunReport]:
+    """Run a job until every shard is committed or has failed; go on where an earlier run stopped.
+
+    Args:
+        job: a Job, its plain data, or the path of a job file.
+        limit: only the first rows of the input.
+        fresh: move an old output aside first.
+        scheduler: the address of an existing Dask scheduler; None starts workers here.
+        workers: how many workers to start here; None: as the job says.
+        prefect: run as a Prefect flow run.
+        quiet: print nothing.
+
+    Returns:
+        The run's report (`.value`), which shows itself in a notebook. `status` says whether all
+        went well: shards that failed don't raise.
+
+    Raises:
+        JobError: the job, its model or its input can't be used.
+        OtherRunError: the output folder belongs to another job or input. Nothing was touched.
+        HeadraceError: something else that no row is to blame for.
+    """
+    from headrace.flows.progress import Progress
+
+    parsed = with_limit(as_job(job), limit)
+    progress = Progress(None if quiet else console_for(to_stderr=True))
+    call = begin(parsed, Options(fresh=fresh, scheduler=scheduler, workers=workers), progress)
+    if prefect:
+        from headrace.flows.prefect_run import run_with_prefect
+
+        return Shown(run_with_prefect(call), run_view)
+    surveyed, plan = find_work(call)
+    report = finished(call, plan) or run_shards(call, surveyed, plan, lambda _: None)
+    return Shown(report, run_view)
+
+
+def with_limit(job: Job, limit: int | None) -> Job:
+    """Limit a job to the first rows of its input."""
+    if limit is None:
+        return job
+    changed = job.model_dump()
+    changed["input"]["limit"] = limit
+    return parse_job(changed)
+
+
+def plan(job: AnyJob, *, limit: int | None = None) -> Shown[Preview]:
+    """Say what a run would do: shards, shapes and waste, memory, an estimate. Writes nothing.
+
+    Raises:
+        JobError: the job can't run.
+    """
+    from headrace.flows.preview import preview
+
+    return Shown(preview(with_limit(as_job(job), limit)), preview_view)
+
+
+def status(out: str | Path) -> Shown[Status]:
+    """Say what an output folder holds, from the folder alone.
+
+    Raises:
+        DamagedError: it is no output folder, or its plan is damaged.
+    """
+    from headrace.stages.holding import look_at
+    from headrace.stages.plan import load_plan
+    from headrace.stages.totals import add_up
+
+    folder = Path(out).absolute()
+    planned = load_plan(folder)
+    holding = look_at(folder, planned)
+    found = Status(
+        output=str(folder),
+        name=planned.header.job.name,
+        complete=holding.complete,
+        success=(folder / layout.SUCCESS).is_file(),
+        rows=add_up(holding.reports.values()).rows,
+        rows_planned=planned.header.rows,
+        shards_committed=len(holding.reports),
+        shards_missing=len(holding.missing),
+        damaged={planned.shards[at].part: why for at, why in holding.damaged.items()},
+    )
+    return Shown(found, status_view)
+
+
+def verify(out: str | Path) -> Shown[Verification]:
+    """Read every data file in full and prove that rows in = good + null + errors.
+
+    Raises:
+        DamagedError: there is no readable plan to prove it against.
+    """
+    from headrace.stages.verify import verify as prove
+
+    return Shown(prove(Path(out).absolute()), verification_view)
+
+
+def report(out: str | Path) -> Shown[RunReport]:
+    """Read the bill of a run.
+
+    Raises:
+        DamagedError: there is none.
+    """
+    from headrace.stages.store import read_json
+
+    file = Path(out).absolute() / layout.RUN
+    if not file.is_file():
+        msg = f"expected the report of a run at {file}, got none. Has the run ended?"
+        raise DamagedError(msg)
+    return Shown(read_json(file, RunReport), report_view)

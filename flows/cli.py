@@ -1,0 +1,168 @@
+"""The command line: a thin skin over the public functions. Exit codes: schemas/errors.py."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from headrace.schemas.errors import ExitCode, HeadraceError
+
+app = typer.Typer(
+    name="headrace",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Offline batch inference for large datasets, committed exactly once, with the bill.",
+)
+
+JobFile = Annotated[Path, typer.Argument(help="The job file (YAML).", show_default=False)]
+Out = Annotated[Path, typer.Argument(help="The output folder of a run.", show_default=False)]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the job.")
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first rows of the input.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+RUN_EXITS = {
+    "done": ExitCode.DONE,
+    "failed": ExitCode.FAILED,
+    "budget": ExitCode.BUDGET,
+    "interrupted": ExitCode.INTERRUPTED,
+}
+
+
+@app.command()
+def run(
+    job: JobFile,
+    set_: Set = None,
+    limit: Limit = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Move an old output aside.")] = False,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    scheduler: Annotated[str | None, typer.Option(help="An existing Dask scheduler.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Workers to start here.")] = None,
+    no_prefect: Annotated[bool, typer.Option("--no-prefect", help="Run without Prefect.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a job, or go on where an earlier run stopped."""
+
+    def act() -> Any:
+        from headrace.flows import api
+        from headrace.flows.job_file import load_job
+
+        overrides = [*(set_ or ()), *([f"compute.device={device}"] if device else ())]
+        return api.run(
+            load_job(job, overrides),
+            limit=limit,
+            fresh=fresh,
+            scheduler=scheduler,
+            workers=workers,
+            prefect=not no_prefect,
+        )
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    _show(act, as_json, lambda shown: RUN_EXITS[shown.value.status])
+
+
+@app.command()
+def plan(job: JobFile, set_: Set = None, limit: Limit = None, as_json: Json = False) -> None:
+    """Say what a run would do: shards, shapes and waste, memory, estimated cost."""
+
+    def act() -> Any:
+        from headrace.flows import api
+        from headrace.flows.job_file import load_job
+
+        return api.plan(load_job(job, set_ or ()), limit=limit)
+
+    _show(act, as_json)
+
+
+@app.command()
+def status(out: Out, as_json: Json = False) -> None:
+    """Say what is committed, from the output folder alone."""
+
+    def act() -> Any:
+        from headrace.flows import api
+
+        return api.status(out)
+
+    _show(act, as_json)
+
+
+@app.command()
+def verify(out: Out, as_json: Json = False) -> None:
+    """Prove from the files that rows in = good + null + errors, each exactly once."""
+
+    def act() -> Any:
+        from headrace.flows import api
+
+        return api.verify(out)
+
+    _show(act, as_json, lambda shown: ExitCode.DONE if shown.value.ok else ExitCode.FAULTY)
+
+
+@app.command()
+def report(out: Out, as_json: Json = False) -> None:
+    """Print the bill of a run."""
+
+    def act() -> Any:
+        from headrace.flows import api
+
+        return api.report(out)
+
+    _show(act, as_json)
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what this machine has and which paths will be used."""
+
+    def act() -> Any:
+        from headrace.flows.doctor import examine
+
+        return examine()
+
+    _show(act, as_json)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _interrupt(_signal: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _show(
+    act: Callable[[], Any],
+    as_json: bool,  # noqa: FBT001 - the option itself
+    exit_code: Callable[[Any], ExitCode] = lambda _: ExitCode.DONE,
+) -> NoReturn:
+    """Act, print the result or the error, and exit with the code that fits."""
+    try:
+        shown = act()
+    except HeadraceError as error:
+        _say_error("refused", str(error), error.exit_code, as_json)
+    except KeyboardInterrupt:
+        text = "interrupted before the first shard; the same command starts again"
+        _say_error("interrupted", text, ExitCode.INTERRUPTED, as_json)
+    code = exit_code(shown)
+    if as_json:
+        sys.stdout.write(shown.json() + "\n")
+    else:
+        from headrace.flows.show import console_for
+
+        console_for().print(shown)
+    sys.stdout.flush()
+    raise typer.Exit(int(code))
+
+
+def _say_error(status: str, text: str, code: ExitCode, as_json: bool) -> NoReturn:  # noqa: FBT001
+    sys.stderr.write(f"headrace: {text}\n")
+    if as_json:
+        sys.stdout.write(json.dumps({"status": status, "error": text, "exit_code": code}) + "\n")
+    raise typer.Exit(int(code))

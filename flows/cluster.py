@@ -1,0 +1,102 @@
+"""WHERE it runs: a Dask cluster of worker subprocesses here, or a scheduler that exists already."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from distributed import Client
+from distributed.deploy.subprocess import SubprocessCluster
+
+from headrace.schemas.errors import HeadraceError, JobError
+from headrace.schemas.job import Job
+from headrace.stages.device_thread import own_cores
+
+# Read and tokenize the next shard, compute this one, write the last one.
+THREADS_PER_WORKER = 3
+START_DEADLINE_S = 60
+ORPHAN_DEADLINE = "5 minutes"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A connected Dask client, and whether its workers live for this run only."""
+
+    client: Client
+    own: bool
+
+    def workers(self) -> dict[str, str]:
+        """The connected workers: address to host."""
+        infos = self.client.scheduler_info(n_workers=-1)["workers"]
+        return {str(address): str(info["host"]) for address, info in infos.items()}
+
+
+@contextmanager
+def open_cluster(job: Job, scheduler: str | None, workers: int | None) -> Iterator[Cluster]:
+    """Start a cluster for this run, or connect to an existing scheduler.
+
+    Args:
+        job: says how many workers.
+        scheduler: the address of an existing scheduler, or None.
+        workers: overrides the job's number.
+
+    Raises:
+        JobError: there is no scheduler at that address, or it has no worker.
+        HeadraceError: our own cluster did not start in time.
+    """
+    if scheduler is not None:
+        yield from _existing(scheduler)
+    else:
+        yield from _own(_count(job, workers))
+
+
+def _count(job: Job, workers: int | None) -> int:
+    wanted = job.compute.workers if workers is None else workers
+    return 1 if wanted == "auto" else wanted
+
+
+def _own(count: int) -> Iterator[Cluster]:
+    cluster = SubprocessCluster(
+        n_workers=count,
+        threads_per_worker=THREADS_PER_WORKER,
+        dashboard_address=None,
+        worker_kwargs={
+            "memory_limit": 0,
+            "death_timeout": START_DEADLINE_S,
+            # Nanny sets one thread a process; our device thread uses this worker's share.
+            "env": {"OMP_NUM_THREADS": str(own_cores(count)), "TOKENIZERS_PARALLELISM": "true"},
+        },
+        # A worker's death is our business: Dask must not run its task again by itself. A scheduler
+        # whose client was killed goes, and its workers with it.
+        scheduler_kwargs={"allowed_failures": 0, "idle_timeout": ORPHAN_DEADLINE},
+        silence_logs=logging.CRITICAL,
+    )
+    with cluster, Client(cluster) as client:
+        _wait_for_workers(client, count)
+        yield Cluster(client, own=True)
+
+
+def _wait_for_workers(client: Client, count: int) -> None:
+    try:
+        client.wait_for_workers(count, timeout=START_DEADLINE_S)
+    except TimeoutError as error:
+        msg = f"expected {count} Dask workers within {START_DEADLINE_S} s: {error}"
+        raise HeadraceError(msg) from error
+
+
+def _existing(address: str) -> Iterator[Cluster]:
+    try:
+        client = Client(address, timeout=START_DEADLINE_S)
+    except (OSError, ValueError) as error:
+        msg = f"--scheduler: expected a Dask scheduler at {address}, got: {error}"
+        raise JobError(msg) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=START_DEADLINE_S)
+        except TimeoutError as error:
+            msg = (
+                f"--scheduler: expected a worker at {address} within {START_DEADLINE_S} s, "
+                "got none. Start one with: dask worker " + address
+            )
+            raise JobError(msg) from error
+        yield Cluster(client, own=False)

@@ -1,0 +1,265 @@
+"""The recipe of a run: survey, plan, cluster, shards, finish. Prefect is a view of it, not a part."""
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from distributed import wait
+
+from headrace.flows.cluster import Cluster, open_cluster
+from headrace.flows.progress import Progress
+from headrace.flows.submit import Submission, Tried, Watcher, Wave, too_many_errors
+from headrace.flows.worker import Order, get_ready, resolve_on_worker, say_goodbye
+from headrace.schemas import layout
+from headrace.schemas.errors import HeadraceError, JobError
+from headrace.schemas.job import Job
+from headrace.schemas.plan import Plan, Shard
+from headrace.schemas.report import Rows, RunReport, ShardReport
+from headrace.stages.finish import finish
+from headrace.stages.holding import Holding, look_at, repair
+from headrace.stages.plan import draw_plan, restore_plan, write_plan
+from headrace.stages.sample import sample_slices
+from headrace.stages.store import clean_tmp, local_path
+from headrace.stages.survey import Survey, survey
+from headrace.stages.totals import add_up
+
+READY_DEADLINE_S = 900
+GOODBYE_DEADLINE_S = 10
+
+WaveStarted = Callable[[Wave], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run is told beside its job."""
+
+    fresh: bool = False
+    scheduler: str | None = None
+    workers: int | None = None
+
+
+@dataclass
+class Invocation:
+    """One call of `run`, from its first moment."""
+
+    job: Job
+    options: Options
+    progress: Progress
+    started: float
+    id: str
+    startup_s: float = 0.0
+
+    @property
+    def out(self) -> Path:
+        """The output folder."""
+        return local_path(self.job.output.path, "output.path")
+
+
+def begin(job: Job, options: Options, progress: Progress) -> Invocation:
+    """Start the clock."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    return Invocation(
+        job, options, progress, time.monotonic(), f"{stamp}-{uuid.uuid4().hex[:6]}"
+    )
+
+
+def find_work(call: Invocation) -> tuple[Survey, Plan | None]:
+    """Survey the job, and find the plan that its output folder may hold already.
+
+    Raises:
+        JobError: the job can't run, or the output folder holds something else.
+        OtherRunError: the output folder belongs to another run; nothing is touched.
+    """
+    surveyed = survey(call.job)
+    if call.options.fresh:
+        _set_aside(call)
+    if (call.out / layout.PLAN).is_file():
+        return surveyed, restore_plan(call.out, surveyed)
+    _refuse_foreign(call.out)
+    return surveyed, None
+
+
+def finished(call: Invocation, plan: Plan | None) -> RunReport | None:
+    """Return the report of an output that is complete already, computing nothing."""
+    if plan is None:
+        return None
+    holding = look_at(call.out, plan)
+    if not holding.complete:
+        return None
+    repair(call.out, plan, holding)
+    return _finish(call, plan, holding, Tried(), skipped=len(plan.shards))
+
+
+def run_shards(
+    call: Invocation, surveyed: Survey, plan: Plan | None, wave_started: WaveStarted
+) -> RunReport:
+    """Start a cluster, plan if there is no plan yet, and compute what is not committed.
+
+    Raises:
+        JobError: a worker found the job itself at fault.
+        HeadraceError: something else that no row is to blame for.
+    """
+    call.progress.say(f"starting {_cluster_name(call)}")
+    with open_cluster(call.job, call.options.scheduler, call.options.workers) as cluster:
+        if plan is None:
+            plan = _make_plan(call, surveyed, cluster)
+        holding = look_at(call.out, plan)
+        repair(call.out, plan, holding)
+        todo = [shard for shard in plan.shards if shard.index not in holding.reports]
+        order = _order(call, surveyed, cluster)
+        try:
+            tried = _run(call, cluster, order, plan, holding, todo, wave_started)
+        finally:
+            _say_goodbye(cluster, order)
+    clean_tmp(call.out)
+    skipped = len(plan.shards) - len(todo)
+    return _finish(call, plan, look_at(call.out, plan), tried, skipped)
+
+
+def _run(
+    call: Invocation,
+    cluster: Cluster,
+    order: Order,
+    plan: Plan,
+    holding: Holding,
+    todo: Sequence[Shard],
+    wave_started: WaveStarted,
+) -> Tried:
+    before = add_up(holding.reports.values()).rows
+    too_many = too_many_errors(before, call.job.errors.max_ratio)
+    if too_many is not None:
+        return Tried(stopped=too_many)
+    call.progress.say("loading the model")
+    workers = _ready_workers(call, cluster, order)
+    call.startup_s = time.monotonic() - call.started
+    call.progress.plan(plan)
+
+    def done(shard: Shard, report: ShardReport | None) -> None:
+        call.progress.shard_done(shard, report)
+
+    submission = Submission(cluster, call.job, order, workers, before, Watcher(wave_started, done))
+    with call.progress.bar(plan.header.rows, before.in_, call.startup_s):
+        try:
+            return submission.run(todo)
+        except KeyboardInterrupt:
+            submission.tried.stopped = INTERRUPTED
+            return submission.tried
+
+
+INTERRUPTED = "interrupted; what is committed is valid, and the same command goes on from there"
+
+
+def _make_plan(call: Invocation, surveyed: Survey, cluster: Cluster) -> Plan:
+    call.progress.say("planning: sampling lengths, loading the model, checking precision")
+    shards = surveyed.cut()
+    rows = sum(shard.rows for shard in shards) // max(1, len(shards))
+    source = (surveyed.base, sample_slices(shards), surveyed.schema)
+    first, host = next(iter(sorted(cluster.workers().items())))
+    siblings = sum(1 for other in cluster.workers().values() if other == host)
+    future = cluster.client.submit(
+        resolve_on_worker, call.job, source, rows, siblings, workers=[first], pure=False
+    )
+    try:
+        resolved = future.result(timeout=READY_DEADLINE_S)
+    except TimeoutError as error:
+        msg = f"expected the model to load on {first} within {READY_DEADLINE_S} s, and it did not"
+        raise HeadraceError(msg) from error
+    call.out.mkdir(parents=True, exist_ok=True)
+    return write_plan(call.out, draw_plan(surveyed, shards, resolved), surveyed)
+
+
+def _order(call: Invocation, surveyed: Survey, cluster: Cluster) -> Order:
+    hosts = list(cluster.workers().values())
+    return Order(
+        invocation=call.id,
+        job=call.job,
+        out=call.out,
+        base=surveyed.base,
+        workers_by_host=tuple((host, hosts.count(host)) for host in sorted(set(hosts))),
+        own_process=cluster.own,
+    )
+
+
+def _ready_workers(call: Invocation, cluster: Cluster, order: Order) -> list[str] | None:
+    """Get every worker ready. Returns those that may take shards, or None when all may."""
+    futures = {
+        address: cluster.client.submit(get_ready, order, workers=[address], pure=False)
+        for address in cluster.workers()
+    }
+    try:
+        wait(list(futures.values()), timeout=READY_DEADLINE_S)
+    except TimeoutError as error:
+        late = sorted(address for address, future in futures.items() if not future.done())
+        msg = f"expected these workers to load the model within {READY_DEADLINE_S} s: {late}"
+        raise HeadraceError(msg) from error
+    errors = {address: future.exception() for address, future in futures.items()}
+    for address, error in errors.items():
+        if error is not None:
+            if isinstance(error, JobError) or all(errors.values()):
+                raise error
+            call.progress.say(f"worker {address} takes no shard: {error}")
+    if not any(errors.values()):
+        return None
+    return [address for address, error in errors.items() if error is None]
+
+
+def _say_goodbye(cluster: Cluster, order: Order) -> None:
+    if cluster.workers():
+        cluster.client.run(say_goodbye, order.invocation, on_error="ignore")
+
+
+def _finish(
+    call: Invocation, plan: Plan, holding: Holding, tried: Tried, skipped: int
+) -> RunReport:
+    status = "done" if holding.complete else "failed"
+    reason = tried.stopped
+    if not holding.complete and reason == INTERRUPTED:
+        status = "interrupted"
+    elif not holding.complete and reason is None:
+        reason = f"{len(tried.failures)} of {len(plan.shards)} shards failed"
+    computed = sum((report.tally.rows for report in tried.reports), Rows())
+    return finish(
+        call.out,
+        plan,
+        holding,
+        invocation=call.id,
+        status=status,
+        reason=reason,
+        failures=tried.failures,
+        committed=len(tried.reports),
+        skipped=skipped + tried.elsewhere,
+        computed_rows=computed.in_,
+        seconds=time.monotonic() - call.started,
+        startup_s=call.startup_s,
+    )
+
+
+def _cluster_name(call: Invocation) -> str:
+    if call.options.scheduler is not None:
+        return f"on the Dask scheduler {call.options.scheduler}"
+    return "Dask workers on this machine"
+
+
+def _set_aside(call: Invocation) -> None:
+    """Move an old output away: `--fresh` never deletes."""
+    if call.out.is_dir() and any(os.scandir(call.out)):
+        target = call.out.with_name(f"{call.out.name}.replaced-{call.id}")
+        call.out.rename(target)
+        call.progress.say(f"moved the old output to {target}")
+
+
+def _refuse_foreign(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        msg = f"output.path: expected a folder, got the file {out}"
+        raise JobError(msg)
+    strangers = [name for name in (os.listdir(out) if out.is_dir() else ()) if name != layout.HOME]
+    if strangers:
+        msg = (
+            f"output.path: expected an empty folder or one of this job's, and {out} holds "
+            f"{sorted(strangers)[:3]}. Choose another folder, or move it aside with --fresh."
+        )
+        raise JobError(msg)

@@ -1,0 +1,216 @@
+"""How results look: one Rich table each, on a terminal and in a notebook."""
+
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.schemas.plan import ShapeGrid
+from headrace.schemas.preview import Preview
+from headrace.schemas.report import Cost, Rows, RunReport, Seconds
+from headrace.schemas.status import Status
+from headrace.schemas.verify import Verification
+
+ValueT = TypeVar("ValueT", bound=BaseModel)
+NOTEBOOK_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Shown(Generic[ValueT]):
+    """A result and how it shows itself. Its fields are those of `value`."""
+
+    value: ValueT
+    view: Callable[[ValueT], RenderableType]
+
+    def __getattr__(self, name: str) -> object:
+        """Give the value's own fields."""
+        if name.startswith("_") or name == "value":
+            raise AttributeError(name)
+        return getattr(self.value, name)
+
+    def json(self) -> str:
+        """The value as one JSON object."""
+        return self.value.model_dump_json(by_alias=True, indent=1)
+
+    def __rich__(self) -> RenderableType:
+        """Show on a terminal."""
+        return self.view(self.value)
+
+    def __repr__(self) -> str:
+        """Show as plain text."""
+        console = Console(file=io.StringIO(), width=NOTEBOOK_WIDTH, record=True)
+        console.print(self.view(self.value))
+        return console.export_text()
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook."""
+        console = Console(
+            file=io.StringIO(), width=NOTEBOOK_WIDTH, record=True, force_jupyter=False
+        )
+        console.print(self.view(self.value))
+        template = '<pre style="line-height:1.2;overflow-x:auto">{code}</pre>'
+        return console.export_html(inline_styles=True, code_format=template)
+
+
+def console_for(*, to_stderr: bool = False) -> Console:
+    """The console for human text: stderr when stdout is not a terminal, or holds JSON."""
+    return Console(stderr=to_stderr or not sys.stdout.isatty())
+
+
+def run_view(run: RunReport) -> RenderableType:
+    """How a run ended: one block of lines."""
+    table = _lines(f"headrace run {run.name!r}: {run.status}")
+    if run.reason:
+        table.add_row("why", run.reason)
+    _add_rows(table, run.rows)
+    shards = run.shards
+    done = f"{shards.committed} committed now, {shards.skipped} already there, of {shards.total}"
+    table.add_row("shards", f"{done}; {len(shards.failed)} failed" if shards.failed else done)
+    for part, why in run.failures.items():
+        table.add_row("failed", f"{part}: {why}")
+    if run.rows_per_s is not None:
+        with_startup = run.rows_per_s * (run.seconds - run.startup_s) / run.seconds
+        table.add_row(
+            "speed",
+            f"{run.rows_per_s:,.1f} rows/s after start-up, {with_startup:,.1f} rows/s with it",
+        )
+    table.add_row("time", f"{run.seconds:,.1f} s, of which {run.startup_s:,.1f} s start-up")
+    table.add_row("device", f"{run.device}, {run.precision}")
+    if run.padding_share is not None:
+        table.add_row("tokens", f"{run.tokens:,}, and padding of {run.padding_share:.1%}")
+    table.add_row("cost", _money(run.cost))
+    table.add_row("output", run.output)
+    return table
+
+
+def report_view(run: RunReport) -> RenderableType:
+    """The bill: how it ended, where the time of the shards went, and the ledger."""
+    return Group(run_view(run), _spans_table(run.tally.seconds), _ledger_table(run))
+
+
+def _spans_table(seconds: Seconds) -> Table:
+    table = Table(title="Where the shards' time went (spans overlap)", title_justify="left")
+    table.add_column("span")
+    table.add_column("seconds", justify="right")
+    table.add_column("share", justify="right")
+    values = seconds.model_dump()
+    total = sum(value for value in values.values() if value is not None)
+    for name, value in values.items():
+        share = "" if value is None or not total else f"{value / total:.1%}"
+        table.add_row(name.removesuffix("_s"), "unknown" if value is None else f"{value:,.2f}", share)
+    return table
+
+
+def _ledger_table(run: RunReport) -> Table:
+    ledger = run.ledger
+    table = Table(title="The ledger: every second of every worker", title_justify="left")
+    for name in ("", "worker seconds"):
+        table.add_column(name, justify="right" if name else "left")
+    if run.cost.total is not None:
+        table.add_column(f"cost ({run.cost.currency})", justify="right")
+    for name, value in (
+        ("shards", ledger.shards_s),
+        ("start-up", ledger.startup_s),
+        ("idle", ledger.idle_s),
+        ("wasted", ledger.wasted_s),
+        ("all workers, by their own clocks", ledger.worker_s),
+    ):
+        cells = [name, f"{value:,.2f}"]
+        if run.cost.total is not None and ledger.worker_s:
+            cells.append(f"{run.cost.total * value / ledger.worker_s:.6f}")
+        table.add_row(*cells)
+    if ledger.estimated:
+        table.caption = "A worker was killed; its end is estimated by its last heartbeat."
+    return table
+
+
+def preview_view(plan: Preview) -> RenderableType:
+    """What a run would do."""
+    table = _lines(f"headrace plan {plan.name!r}: nothing was run or written")
+    table.add_row("input", f"{plan.rows:,} rows in {plan.files:,} files")
+    table.add_row("shards", f"{plan.shards:,}, the largest of {plan.largest_shard_rows:,} rows")
+    table.add_row("road", f"{plan.road.device}, {plan.road.precision}: {plan.road.reason}")
+    table.add_row("result", _result(plan))
+    table.add_row("shapes", _shapes(plan.grid))
+    table.add_row("padding", f"about {plan.grid.padding_share:.1%} of the computed tokens")
+    table.add_row("tokens", f"about {plan.estimated_tokens:,} (from {plan.grid.sample_rows:,} rows)")
+    if plan.estimated_forward_s is not None:
+        table.add_row("time", f"about {plan.estimated_forward_s:,.0f} s on one worker like this one")
+    money = "unknown without a price"
+    if plan.estimated_cost is not None:
+        money = f"about {plan.estimated_cost:.4f} {plan.currency} (estimated), start-up not counted"
+    table.add_row("cost", money)
+    need, free = plan.needed_memory_bytes / 2**20, plan.free_memory_bytes / 2**20
+    verdict = "fits" if plan.fits else "DOES NOT FIT: choose smaller shards"
+    table.add_row("memory", f"about {need:,.0f} MiB beside the input, {free:,.0f} MiB free: {verdict}")
+    table.add_row("output", plan.output)
+    return table
+
+
+def _result(plan: Preview) -> str:
+    if plan.result.task == "embed":
+        vector = "unit vectors" if plan.result.normalize else "vectors"
+        return f"{vector} of {plan.result.width} float32, {plan.result.pooling} pooling"
+    return f"one of {plan.result.width} labels, top {plan.result.top_k}"
+
+
+def _shapes(grid: ShapeGrid) -> str:
+    shapes = ", ".join(f"{shape.rows[0]} x {shape.length}" for shape in grid.shapes)
+    return f"{len(grid.shapes)} (rows x tokens): {shapes}"
+
+
+def status_view(status: Status) -> RenderableType:
+    """How far a run has come."""
+    table = _lines(f"headrace status {status.output}")
+    total = status.shards_committed + status.shards_missing + len(status.damaged)
+    state = "complete" if status.complete else "not complete"
+    table.add_row("job", f"{status.name}: {state}, _SUCCESS {'' if status.success else 'not '}there")
+    table.add_row("shards", f"{status.shards_committed} committed of {total}")
+    table.add_row("planned", f"{status.rows_planned:,} rows")
+    _add_rows(table, status.rows)
+    for why in status.damaged.values():
+        table.add_row("damaged", why)
+    return table
+
+
+def verification_view(found: Verification) -> RenderableType:
+    """The proof, or the faults."""
+    table = _lines(f"headrace verify {found.output}: {'holds' if found.ok else 'FAULTY'}")
+    _add_rows(table, found.rows)
+    table.add_row("planned", f"{found.rows_planned:,} rows in {found.shards_planned:,} shards")
+    table.add_row("whole", f"{found.shards:,} shards, {found.bytes_read:,} bytes read")
+    for fault in found.faults:
+        table.add_row("fault", fault)
+    return table
+
+
+def _lines(title: str) -> Table:
+    table = Table(
+        title=Text(title, style="bold"), title_justify="left", show_header=False, box=None
+    )
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _add_rows(table: Table, rows: Rows) -> None:
+    table.add_row(
+        "rows", f"{rows.in_:,} in = {rows.good:,} good + {rows.null:,} null + {rows.errors:,} errors"
+    )
+
+
+def _money(cost: Cost) -> str:
+    if cost.total is None:
+        return "unknown without a price (price: {per_hour: …} in the job)"
+    parts = [f"{cost.total:.6f} {cost.currency}"]
+    if cost.per_1k_rows is not None:
+        parts.append(f"{cost.per_1k_rows:.6f} per 1,000 rows")
+    if cost.per_1m_tokens is not None:
+        parts.append(f"{cost.per_1m_tokens:.6f} per million tokens")
+    return ", ".join(parts)

@@ -1,0 +1,184 @@
+"""WHAT a Dask worker process does: get ready once, then one shard a task, around one device thread.
+
+The functions here are what the client submits; Dask finds them by this module's name.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import torch
+from distributed import get_worker
+
+from headrace.schemas import layout
+from headrace.schemas.errors import HeadraceError
+from headrace.schemas.job import Job, Precision
+from headrace.schemas.plan import PlanHeader, Shard, Slice
+from headrace.schemas.report import Price, ShardReport
+from headrace.stages.device_thread import DeviceThread, own_cores
+from headrace.stages.forward import Forward
+from headrace.stages.journal import Journal, now_unix_s, process_started_unix_s
+from headrace.stages.ledger import WorkerLedger
+from headrace.stages.load_model import load_module
+from headrace.stages.model_folder import ModelFolder, open_model_folder
+from headrace.stages.resolve import Resolved, choose_device, multiplies_bf16, pad_id, resolve
+from headrace.stages.shard import Workplace, process_shard
+from headrace.stages.store import read_json
+from headrace.stages.tokenize import load_tokenizer
+
+
+@dataclass(frozen=True)
+class Order:
+    """What every task of one run tells its worker."""
+
+    invocation: str
+    job: Job
+    out: Path
+    base: Path  # of the input's files
+    workers_by_host: tuple[tuple[str, int], ...]
+    own_process: bool  # the process was started for this run alone
+
+    def siblings(self, host: str) -> int:
+        """How many workers share this host; one on a host that came later."""
+        return dict(self.workers_by_host).get(host, 1)
+
+    def worker_price(self, host: str) -> Price | None:
+        """One worker's part of its host's price."""
+        price = self.job.price
+        if price is None:
+            return None
+        return Price(
+            worker_per_hour=price.per_hour / self.siblings(host),
+            currency=price.currency,
+            source=price.source,
+            date=price.date,
+        )
+
+
+@dataclass
+class _Process:
+    """What this process keeps between tasks."""
+
+    lock: threading.Lock
+    device: DeviceThread | None = None
+    model: tuple[str, torch.nn.Module] | None = None  # the last one loaded, by what it is
+    order: Order | None = None
+    place: Workplace | None = None
+    journal: Journal | None = None
+
+
+_PROCESS = _Process(threading.Lock())
+
+
+def resolve_on_worker(
+    job: Job, source: tuple[Path, list[Slice], pa.Schema], shard_rows: int, workers_on_host: int
+) -> Resolved:
+    """Resolve shapes, precision and width on this worker (stages/resolve.py)."""
+    model = open_model_folder(job.model)
+    device = choose_device(job.compute.device)
+    with _PROCESS.lock:
+        thread = _device_thread(workers_on_host)
+        return thread.run(
+            lambda: resolve(job, model, source, shard_rows, device, _loader(job, model, device))
+        )
+
+
+def get_ready(order: Order) -> str:
+    """Load plan, tokenizer and model, and begin the journal. Returns the worker's name.
+
+    Raises:
+        HeadraceError: this worker can't take the plan's road.
+    """
+    return _place(order).name
+
+
+def run_shard(order: Order, shard: Shard, attempt: int) -> ShardReport | None:
+    """Compute and commit one shard, unless its part is there already. Returns its report or None.
+
+    Raises:
+        HeadraceError: this worker can't take the plan's road, or the shard can't be computed.
+    """
+    if (order.out / shard.part).exists():
+        return None
+    return process_shard(shard, attempt, _place(order))
+
+
+def say_goodbye(invocation: str) -> None:
+    """Write the journal's last record of this run."""
+    with _PROCESS.lock:
+        if _PROCESS.journal is not None and _PROCESS.order is not None:
+            if _PROCESS.order.invocation == invocation:
+                _PROCESS.journal.close()
+
+
+def _place(order: Order) -> Workplace:
+    with _PROCESS.lock:
+        if _PROCESS.place is None or _PROCESS.order != order:
+            if _PROCESS.journal is not None:
+                _PROCESS.journal.close()
+            _PROCESS.place = _set_up(order)
+            _PROCESS.order = order
+        return _PROCESS.place
+
+
+def _set_up(order: Order) -> Workplace:
+    header = read_json(order.out / layout.PLAN, PlanHeader)
+    ledger = WorkerLedger(process_started_unix_s() if order.own_process else now_unix_s())
+    _refuse_road(header)
+    model = open_model_folder(order.job.model)
+    host = own_host()
+    price = order.worker_price(host)
+    thread = _device_thread(order.siblings(host))
+    load = _loader(order.job, model, header.road.device)
+    module = thread.run(lambda: load(header.road.precision))
+    _PROCESS.journal = Journal(order.out, order.invocation, ledger, price)
+    ledger.ready()
+    return Workplace(
+        out=order.out,
+        base=order.base,
+        header=header,
+        tokenizer=load_tokenizer(model),
+        lowercase=model.lowercase,
+        forward=Forward(module, header.road.device, header.result, pad_id(model)),
+        device=thread,
+        ledger=ledger,
+        price=price,
+        invocation=order.invocation,
+        name=_PROCESS.journal.name,
+    )
+
+
+def own_host() -> str:
+    """This worker's host, as the scheduler names it."""
+    return str(get_worker().address).rpartition("//")[2].rpartition(":")[0]
+
+
+def _refuse_road(header: PlanHeader) -> None:
+    road = header.road
+    if road.device == "cuda" and not torch.cuda.is_available():
+        msg = "the plan was made for a CUDA GPU, and this worker has none"
+        raise HeadraceError(msg)
+    by_itself = header.job.model.precision == "auto"
+    if road.precision == "bf16" and by_itself and not multiplies_bf16(road.device):
+        msg = "the plan was made for native bf16, which this worker's processor lacks"
+        raise HeadraceError(msg)
+
+
+def _device_thread(workers_on_host: int) -> DeviceThread:
+    if _PROCESS.device is None:
+        _PROCESS.device = DeviceThread(own_cores(workers_on_host))
+    return _PROCESS.device
+
+
+def _loader(job: Job, model: ModelFolder, device: str) -> Callable[[Precision], torch.nn.Module]:
+    """Load a model in a precision, or hand out the one that was loaded last."""
+
+    def load(precision: Precision) -> torch.nn.Module:
+        key = f"{job.model.model_dump_json()} {model.path} {device} {precision}"
+        if _PROCESS.model is None or _PROCESS.model[0] != key:
+            _PROCESS.model = (key, load_module(job.model, model, device, precision))
+        return _PROCESS.model[1]
+
+    return load

@@ -1,0 +1,61 @@
+"""Step 12c: when every shard is committed, say so; and write the run's report either way."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.schemas import layout
+from headrace.schemas.plan import Plan
+from headrace.schemas.report import RunReport, ShardCounts
+from headrace.stages.holding import Holding
+from headrace.stages.store import as_json, clean_tmp, create, own_tmp, replace
+from headrace.stages.totals import add_up, cost_of, ledger, worker_records
+
+
+def finish(
+    out: Path,
+    plan: Plan,
+    holding: Holding,
+    *,
+    invocation: str,
+    status: str,
+    reason: str | None,
+    failures: Mapping[str, str],
+    committed: int,
+    skipped: int,
+    computed_rows: int,
+    seconds: float,
+    startup_s: float,
+) -> RunReport:
+    """Write `_SUCCESS` if the output is complete, and `_headrace/run.json`. Returns the latter."""
+    tmp = own_tmp(out)
+    if holding.complete:
+        create(out / layout.SUCCESS, b"", tmp)
+    tally = add_up(holding.reports.values())
+    workers = worker_records(out)
+    working_s = seconds - startup_s
+    report = RunReport(
+        status=status,
+        name=plan.header.job.name,
+        rows=tally.rows,
+        shards=ShardCounts(
+            total=len(plan.shards), committed=committed, skipped=skipped, failed=tuple(failures)
+        ),
+        seconds=seconds,
+        startup_s=startup_s,
+        rows_per_s=computed_rows / working_s if computed_rows and working_s > 0 else None,
+        tokens=tally.tokens,
+        padding_share=tally.padding_share,
+        cost=cost_of(tally, workers),
+        ledger=ledger(tally, workers),
+        output=str(out),
+        report=str(out / layout.RUN),
+        reason=reason,
+        failures=dict(failures),
+        invocation=invocation,
+        device=plan.header.road.device,
+        precision=plan.header.road.precision,
+        tally=tally,
+    )
+    replace(out / layout.RUN, as_json(report), tmp)
+    clean_tmp(out)
+    return report
