@@ -63,8 +63,8 @@ def _own(count: int) -> Iterator[Cluster]:
         worker_kwargs={
             "memory_limit": 0,
             "death_timeout": START_DEADLINE_S,
-            # Nanny sets one thread a process; our device thread uses this worker's share.
-            "env": {"OMP_NUM_THREADS": str(own_cores(count)), "TOKENIZERS_PARALLELISM": "true"},
+            # Dask allows one thread a library; the device thread uses this worker's share.
+            "env": _thread_limits(own_cores(count)),
         },
         # A worker's death is our business: Dask must not run its task again by itself. A scheduler
         # whose client was killed goes, and its workers with it.
@@ -100,3 +100,8 @@ def _existing(address: str) -> Iterator[Cluster]:
             )
             raise JobError(msg) from error
         yield Cluster(client, own=False)
+
+
+def _thread_limits(cores: int) -> dict[str, str]:
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return dict.fromkeys(names, str(cores))
