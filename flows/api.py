@@ -9,6 +9,7 @@ from headrace.flows.run import Options, begin, find_work, finished, run_shards
 from headrace.flows.show import (
     Shown,
     console_for,
+    machine_view,
     preview_view,
     report_view,
     run_view,
@@ -18,6 +19,7 @@ from headrace.flows.show import (
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError
 from headrace.schemas.job import Job
+from headrace.schemas.machine import Machine
 from headrace.schemas.preview import Preview
 from headrace.schemas.report import RunReport
 from headrace.schemas.status import Status
@@ -128,6 +130,13 @@ def status(out: str | Path) -> Shown[Status]:
         damaged={planned.shards[at].part: why for at, why in holding.damaged.items()},
     )
     return Shown(found, status_view)
+
+
+def doctor() -> Shown[Machine]:
+    """Say what this machine has and which paths will be used."""
+    from headrace.flows.doctor import examine
+
+    return Shown(examine(), machine_view)
 
 
 def verify(out: str | Path) -> Shown[Verification]:

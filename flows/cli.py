@@ -1,5 +1,6 @@
 """The command line: a thin skin over the public functions. Exit codes: schemas/errors.py."""
 
+import importlib
 import json
 import signal
 import sys
@@ -48,84 +49,54 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a job, or go on where an earlier run stopped."""
-
-    def act() -> Any:
-        from headrace.flows import api
-        from headrace.flows.job_file import load_job
-
-        overrides = [*(set_ or ()), *([f"compute.device={device}"] if device else ())]
-        return api.run(
-            load_job(job, overrides),
+    overrides = [*(set_ or ()), *([f"compute.device={device}"] if device else ())]
+    signal.signal(signal.SIGTERM, _interrupt)
+    _show(
+        lambda api: api.run(
+            api.load_job(job, overrides),
             limit=limit,
             fresh=fresh,
             scheduler=scheduler,
             workers=workers,
             prefect=not no_prefect,
-        )
-
-    signal.signal(signal.SIGTERM, _interrupt)
-    _show(act, as_json, lambda shown: RUN_EXITS[shown.value.status])
+        ),
+        as_json,
+        lambda shown: RUN_EXITS[shown.value.status],
+    )
 
 
 @app.command()
 def plan(job: JobFile, set_: Set = None, limit: Limit = None, as_json: Json = False) -> None:
     """Say what a run would do: shards, shapes and waste, memory, estimated cost."""
-
-    def act() -> Any:
-        from headrace.flows import api
-        from headrace.flows.job_file import load_job
-
-        return api.plan(load_job(job, set_ or ()), limit=limit)
-
-    _show(act, as_json)
+    _show(lambda api: api.plan(api.load_job(job, set_ or ()), limit=limit), as_json)
 
 
 @app.command()
 def status(out: Out, as_json: Json = False) -> None:
     """Say what is committed, from the output folder alone."""
-
-    def act() -> Any:
-        from headrace.flows import api
-
-        return api.status(out)
-
-    _show(act, as_json)
+    _show(lambda api: api.status(out), as_json)
 
 
 @app.command()
 def verify(out: Out, as_json: Json = False) -> None:
     """Prove from the files that rows in = good + null + errors, each exactly once."""
-
-    def act() -> Any:
-        from headrace.flows import api
-
-        return api.verify(out)
-
-    _show(act, as_json, lambda shown: ExitCode.DONE if shown.value.ok else ExitCode.FAULTY)
+    _show(
+        lambda api: api.verify(out),
+        as_json,
+        lambda shown: ExitCode.DONE if shown.value.ok else ExitCode.FAULTY,
+    )
 
 
 @app.command()
 def report(out: Out, as_json: Json = False) -> None:
     """Print the bill of a run."""
-
-    def act() -> Any:
-        from headrace.flows import api
-
-        return api.report(out)
-
-    _show(act, as_json)
+    _show(lambda api: api.report(out), as_json)
 
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
     """Say what this machine has and which paths will be used."""
-
-    def act() -> Any:
-        from headrace.flows.doctor import examine
-
-        return examine()
-
-    _show(act, as_json)
+    _show(lambda api: api.doctor(), as_json)
 
 
 def main() -> None:
@@ -138,19 +109,18 @@ def _interrupt(_signal: int, _frame: object) -> NoReturn:
 
 
 def _show(
-    act: Callable[[], Any],
+    act: Callable[[Any], Any],
     as_json: bool,  # noqa: FBT001 - the option itself
     exit_code: Callable[[Any], ExitCode] = lambda _: ExitCode.DONE,
 ) -> NoReturn:
-    """Act, print the result or the error, and exit with the code that fits."""
+    """Act on the public functions, print the result or the error, and exit with what fits."""
     try:
-        shown = act()
+        shown = act(importlib.import_module("headrace.flows.api"))
     except HeadraceError as error:
         _say_error("refused", str(error), error.exit_code, as_json)
     except KeyboardInterrupt:
         text = "interrupted before the first shard; the same command starts again"
         _say_error("interrupted", text, ExitCode.INTERRUPTED, as_json)
-    code = exit_code(shown)
     if as_json:
         sys.stdout.write(shown.json() + "\n")
     else:
@@ -158,7 +128,7 @@ def _show(
 
         console_for().print(shown)
     sys.stdout.flush()
-    raise typer.Exit(int(code))
+    raise typer.Exit(int(exit_code(shown)))
 
 
 def _say_error(status: str, text: str, code: ExitCode, as_json: bool) -> NoReturn:  # noqa: FBT001

@@ -8,11 +8,8 @@ import sys
 
 import psutil
 import torch
-from rich.console import RenderableType
-from rich.table import Table
 
-from headrace.flows.show import Shown
-from headrace.schemas.plan import Value
+from headrace.schemas.machine import Machine
 from headrace.stages.device_thread import own_cores
 from headrace.stages.plan import versions
 from headrace.stages.resolve import multiplies_bf16
@@ -20,40 +17,23 @@ from headrace.stages.resolve import multiplies_bf16
 GPU_PACKAGES = ("cudf", "cupy", "rmm", "dask_cuda", "triton", "onnxruntime")
 
 
-class Machine(Value):
-    """What was found."""
-
-    platform: str
-    cores: int
-    memory_bytes: int
-    gpus: tuple[str, ...]
-    device: str
-    bf16_native: bool
-    packages: dict[str, str]
-    optional: dict[str, str | None]
-    notes: tuple[str, ...]
-
-
-def examine() -> Shown[Machine]:
+def examine() -> Machine:
     """Look at the machine; load nothing that needs a GPU."""
     gpus = tuple(
         torch.cuda.get_device_name(at)
         for at in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
     )
     device = "cuda" if gpus else "cpu"
-    return Shown(
-        Machine(
-            platform=f"{platform.system()} {platform.machine()}, Python {sys.version.split()[0]}",
-            cores=own_cores(1),
-            memory_bytes=psutil.virtual_memory().total,
-            gpus=gpus,
-            device=device,
-            bf16_native=multiplies_bf16(device),
-            packages=versions(),
-            optional={name: _version(name) for name in GPU_PACKAGES},
-            notes=tuple(_notes(device)),
-        ),
-        _view,
+    return Machine(
+        platform=f"{platform.system()} {platform.machine()}, Python {sys.version.split()[0]}",
+        cores=own_cores(1),
+        memory_bytes=psutil.virtual_memory().total,
+        gpus=gpus,
+        device=device,
+        bf16_native=multiplies_bf16(device),
+        packages=versions(),
+        optional={name: _version(name) for name in GPU_PACKAGES},
+        notes=tuple(_notes(device)),
     )
 
 
@@ -78,19 +58,3 @@ def _notes(device: str) -> list[str]:
     else:
         notes.append("Prefect: the profile's server, else a temporary one that takes 7 to 20 s")
     return notes
-
-
-def _view(machine: Machine) -> RenderableType:
-    table = Table(title="headrace doctor", title_justify="left", show_header=False, box=None)
-    table.add_row("platform", machine.platform)
-    table.add_row("cores", str(machine.cores))
-    table.add_row("memory", f"{machine.memory_bytes / 2**30:,.1f} GiB")
-    table.add_row("GPUs", ", ".join(machine.gpus) or "none")
-    table.add_row("native bf16", "yes" if machine.bf16_native else "no")
-    for name, version in machine.packages.items():
-        table.add_row(name, version)
-    for name, found in machine.optional.items():
-        table.add_row(name, found or "not installed (optional)")
-    for note in machine.notes:
-        table.add_row("note", note)
-    return table

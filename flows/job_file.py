@@ -48,8 +48,10 @@ def parse_job(content: Mapping[str, Any]) -> Job:
     try:
         return Job.model_validate(content)
     except ValidationError as error:
-        lines = [_explain(fault["loc"], fault["type"], fault["msg"], fault["input"])
-                 for fault in error.errors()]
+        lines = [
+            _explain(fault["loc"], fault["type"], fault["msg"], fault["input"])
+            for fault in error.errors()
+        ]
         msg = "the job is not valid:\n  " + "\n  ".join(dict.fromkeys(lines))
         raise JobError(msg) from error
 

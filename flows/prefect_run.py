@@ -69,15 +69,17 @@ def _flow_run(call: Invocation, recipe: Any) -> RunReport:  # noqa: ANN401
             return Failed(message=f"failed: {failed}, not run: {waves[index].left}")
         return Completed(message=f"{shards} shards committed")
 
+    runner: Any = ThreadPoolTaskRunner(max_workers=WAVE_THREADS)
+
     @flow(
         name="headrace",
         flow_run_name=call.job.name,
         retries=0,
         persist_result=False,
         validate_parameters=False,
-        task_runner=ThreadPoolTaskRunner(max_workers=WAVE_THREADS),
+        task_runner=runner,
     )
-    def headrace(job: str, output: str) -> Any:  # noqa: ANN401
+    def headrace(job: str, output: str) -> Any:  # noqa: ANN401, ARG001 - shown as its parameters
         futures = []
 
         def started(one: Wave) -> None:
@@ -97,7 +99,7 @@ def _flow_run(call: Invocation, recipe: Any) -> RunReport:  # noqa: ANN401
             return Failed(message=f"{report.status}: {report.reason}")
         return Completed(message=f"{report.rows.in_} rows")
 
-    state = headrace(call.job.name, str(call.out), return_state=True)
+    state: Any = headrace(call.job.name, str(call.out), return_state=True)
     if not outcome:
         state.result(raise_on_failure=True)  # an error that is not ours: raise it as it came
     if isinstance(outcome[0], HeadraceError):

@@ -51,7 +51,9 @@ def preview(job: Job) -> Preview:
         result=resolved.facts,
         estimated_tokens=tokens,
         estimated_forward_s=seconds,
-        estimated_cost=None if price is None or seconds is None else price.per_hour * seconds / 3600,
+        estimated_cost=None
+        if price is None or seconds is None
+        else price.per_hour * seconds / 3600,
         currency=None if price is None else price.currency,
         weights_bytes=resolved.weights_bytes,
         shard_result_bytes=widest * row_bytes,

@@ -1,6 +1,5 @@
-"""The recipe of a run: survey, plan, cluster, shards, finish. Prefect is a view of it, not a part."""
+"""The recipe of a run: survey, plan, cluster, shards, finish. Prefect is only a view of it."""
 
-import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from headrace.stages.finish import finish
 from headrace.stages.holding import Holding, look_at, repair
 from headrace.stages.plan import draw_plan, restore_plan, write_plan
 from headrace.stages.sample import sample_slices
-from headrace.stages.store import clean_tmp, local_path
+from headrace.stages.store import clean_tmp, local_path, names_in
 from headrace.stages.survey import Survey, survey
 from headrace.stages.totals import add_up
 
@@ -62,9 +61,7 @@ class Invocation:
 def begin(job: Job, options: Options, progress: Progress) -> Invocation:
     """Start the clock."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    return Invocation(
-        job, options, progress, time.monotonic(), f"{stamp}-{uuid.uuid4().hex[:6]}"
-    )
+    return Invocation(job, options, progress, time.monotonic(), f"{stamp}-{uuid.uuid4().hex[:6]}")
 
 
 def find_work(call: Invocation) -> tuple[Survey, Plan | None]:
@@ -196,15 +193,15 @@ def _ready_workers(call: Invocation, cluster: Cluster, order: Order) -> list[str
         late = sorted(address for address, future in futures.items() if not future.done())
         msg = f"expected these workers to load the model within {READY_DEADLINE_S} s: {late}"
         raise HeadraceError(msg) from error
-    errors = {address: future.exception() for address, future in futures.items()}
-    for address, error in errors.items():
-        if error is not None:
-            if isinstance(error, JobError) or all(errors.values()):
-                raise error
-            call.progress.say(f"worker {address} takes no shard: {error}")
-    if not any(errors.values()):
+    refusals = {address: future.exception() for address, future in futures.items()}
+    for address, refusal in refusals.items():
+        if refusal is not None:
+            if isinstance(refusal, JobError) or all(refusals.values()):
+                raise refusal
+            call.progress.say(f"worker {address} takes no shard: {refusal}")
+    if not any(refusals.values()):
         return None
-    return [address for address, error in errors.items() if error is None]
+    return [address for address, refusal in refusals.items() if refusal is None]
 
 
 def _say_goodbye(cluster: Cluster, order: Order) -> None:
@@ -246,7 +243,7 @@ def _cluster_name(call: Invocation) -> str:
 
 def _set_aside(call: Invocation) -> None:
     """Move an old output away: `--fresh` never deletes."""
-    if call.out.is_dir() and any(os.scandir(call.out)):
+    if any(names_in(call.out)):
         target = call.out.with_name(f"{call.out.name}.replaced-{call.id}")
         call.out.rename(target)
         call.progress.say(f"moved the old output to {target}")
@@ -256,10 +253,10 @@ def _refuse_foreign(out: Path) -> None:
     if out.exists() and not out.is_dir():
         msg = f"output.path: expected a folder, got the file {out}"
         raise JobError(msg)
-    strangers = [name for name in (os.listdir(out) if out.is_dir() else ()) if name != layout.HOME]
+    strangers = [name for name in names_in(out) if name != layout.HOME]
     if strangers:
         msg = (
             f"output.path: expected an empty folder or one of this job's, and {out} holds "
-            f"{sorted(strangers)[:3]}. Choose another folder, or move it aside with --fresh."
+            f"{strangers[:3]}. Choose another folder, or move it aside with --fresh."
         )
         raise JobError(msg)

@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headrace.schemas.machine import Machine
 from headrace.schemas.plan import ShapeGrid
 from headrace.schemas.preview import Preview
 from headrace.schemas.report import Cost, Rows, RunReport, Seconds
@@ -103,7 +104,9 @@ def _spans_table(seconds: Seconds) -> Table:
     total = sum(value for value in values.values() if value is not None)
     for name, value in values.items():
         share = "" if value is None or not total else f"{value / total:.1%}"
-        table.add_row(name.removesuffix("_s"), "unknown" if value is None else f"{value:,.2f}", share)
+        table.add_row(
+            name.removesuffix("_s"), "unknown" if value is None else f"{value:,.2f}", share
+        )
     return table
 
 
@@ -139,16 +142,22 @@ def preview_view(plan: Preview) -> RenderableType:
     table.add_row("result", _result(plan))
     table.add_row("shapes", _shapes(plan.grid))
     table.add_row("padding", f"about {plan.grid.padding_share:.1%} of the computed tokens")
-    table.add_row("tokens", f"about {plan.estimated_tokens:,} (from {plan.grid.sample_rows:,} rows)")
+    table.add_row(
+        "tokens", f"about {plan.estimated_tokens:,} (from {plan.grid.sample_rows:,} rows)"
+    )
     if plan.estimated_forward_s is not None:
-        table.add_row("time", f"about {plan.estimated_forward_s:,.0f} s on one worker like this one")
+        table.add_row(
+            "time", f"about {plan.estimated_forward_s:,.0f} s on one worker like this one"
+        )
     money = "unknown without a price"
     if plan.estimated_cost is not None:
         money = f"about {plan.estimated_cost:.4f} {plan.currency} (estimated), start-up not counted"
     table.add_row("cost", money)
     need, free = plan.needed_memory_bytes / 2**20, plan.free_memory_bytes / 2**20
     verdict = "fits" if plan.fits else "DOES NOT FIT: choose smaller shards"
-    table.add_row("memory", f"about {need:,.0f} MiB beside the input, {free:,.0f} MiB free: {verdict}")
+    table.add_row(
+        "memory", f"about {need:,.0f} MiB beside the input, {free:,.0f} MiB free: {verdict}"
+    )
     table.add_row("output", plan.output)
     return table
 
@@ -170,7 +179,9 @@ def status_view(status: Status) -> RenderableType:
     table = _lines(f"headrace status {status.output}")
     total = status.shards_committed + status.shards_missing + len(status.damaged)
     state = "complete" if status.complete else "not complete"
-    table.add_row("job", f"{status.name}: {state}, _SUCCESS {'' if status.success else 'not '}there")
+    table.add_row(
+        "job", f"{status.name}: {state}, _SUCCESS {'' if status.success else 'not '}there"
+    )
     table.add_row("shards", f"{status.shards_committed} committed of {total}")
     table.add_row("planned", f"{status.rows_planned:,} rows")
     _add_rows(table, status.rows)
@@ -190,6 +201,23 @@ def verification_view(found: Verification) -> RenderableType:
     return table
 
 
+def machine_view(machine: Machine) -> RenderableType:
+    """What a machine has."""
+    table = _lines("headrace doctor")
+    table.add_row("platform", machine.platform)
+    table.add_row("cores", str(machine.cores))
+    table.add_row("memory", f"{machine.memory_bytes / 2**30:,.1f} GiB")
+    table.add_row("GPUs", ", ".join(machine.gpus) or "none")
+    table.add_row("native bf16", "yes" if machine.bf16_native else "no")
+    for name, version in machine.packages.items():
+        table.add_row(name, version)
+    for name, found in machine.optional.items():
+        table.add_row(name, found or "not installed (optional)")
+    for note in machine.notes:
+        table.add_row("note", note)
+    return table
+
+
 def _lines(title: str) -> Table:
     table = Table(
         title=Text(title, style="bold"), title_justify="left", show_header=False, box=None
@@ -201,7 +229,8 @@ def _lines(title: str) -> Table:
 
 def _add_rows(table: Table, rows: Rows) -> None:
     table.add_row(
-        "rows", f"{rows.in_:,} in = {rows.good:,} good + {rows.null:,} null + {rows.errors:,} errors"
+        "rows",
+        f"{rows.in_:,} in = {rows.good:,} good + {rows.null:,} null + {rows.errors:,} errors",
     )
 
 

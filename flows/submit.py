@@ -25,7 +25,7 @@ JUDGED_FROM_ROWS = 1_000
 
 @dataclass
 class Wave:
-    """A reporting group of shards. `done` is set when all of them are accounted for, or none will."""
+    """A reporting group of shards. `done` is set when nothing more will happen to them."""
 
     index: int
     shards: int
@@ -129,7 +129,7 @@ class Submission:
     def _window(self) -> int:
         infos = self._cluster.client.scheduler_info(n_workers=-1)["workers"]
         threads = [info["nthreads"] for info in infos.values()]
-        return max(1, sum(threads) + len(threads))
+        return max(1, int(sum(threads)) + len(threads))
 
     def _submit(self, shard: Shard, attempt: int) -> Future:
         return self._cluster.client.submit(
@@ -183,7 +183,9 @@ class Submission:
         if not hopeless and self._attempts[shard.index] < self._job.compute.max_attempts:
             queue.appendleft(shard)
             return
-        text = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+        text = (
+            str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+        )
         tries = self._attempts[shard.index]
         self.tried.failures[shard.part] = f"{text} ({tries} attempt{'s' * (tries > 1)})"
         self._place[shard.index].failed.append(shard.part)

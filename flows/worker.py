@@ -24,9 +24,10 @@ from headrace.stages.ledger import WorkerLedger
 from headrace.stages.load_model import load_module
 from headrace.stages.model_folder import ModelFolder, open_model_folder
 from headrace.stages.resolve import Resolved, choose_device, multiplies_bf16, pad_id, resolve
-from headrace.stages.shard import Workplace, process_shard
+from headrace.stages.shard import process_shard
 from headrace.stages.store import read_json
 from headrace.stages.tokenize import load_tokenizer
+from headrace.stages.workplace import Workplace
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,9 @@ def run_shard(order: Order, shard: Shard, attempt: int) -> ShardReport | None:
 def say_goodbye(invocation: str) -> None:
     """Write the journal's last record of this run."""
     with _PROCESS.lock:
-        if _PROCESS.journal is not None and _PROCESS.order is not None:
-            if _PROCESS.order.invocation == invocation:
-                _PROCESS.journal.close()
+        order, journal = _PROCESS.order, _PROCESS.journal
+        if journal is not None and order is not None and order.invocation == invocation:
+            journal.close()
 
 
 def _place(order: Order) -> Workplace:

@@ -43,7 +43,9 @@ class ModelSpec(Section):
     task: Task
     pooling: Pooling | None = Field(default=None, description="null: the model folder's, or mean")
     normalize: bool = True
-    max_length: int | None = Field(default=None, ge=1, description="tokens a row; null: the model's")
+    max_length: int | None = Field(
+        default=None, ge=1, description="tokens a row; null: the model's"
+    )
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     top_k: int = Field(default=1, ge=1)
     factory: str | None = Field(default=None, pattern=r"^[\w.]+:[\w.]+$")

@@ -12,7 +12,7 @@ REPORTS = f"{HOME}/reports"
 ERRORS = f"{HOME}/errors"
 WORKERS = f"{HOME}/workers"
 DAMAGED = f"{HOME}/damaged"
-TMP = f"{HOME}/tmp"
+TMP = f"{HOME}/tmp"  # noqa: S108 - below the output folder
 
 FORMAT = 1
 FOOTER_KEY = "headrace"

@@ -86,7 +86,7 @@ class Tally(Value):
     cost: float | None = 0.0
     batches: int = 0
     oom_halvings: int = 0
-    shapes: dict[str, int] = {}  # batches by shape, as "rows x length"
+    shapes: dict[str, int] = Field(default_factory=dict)  # batches by shape, as "rows x length"
 
     def __add__(self, other: "Tally") -> "Tally":
         """Add two tallies; an unknown cost makes the sum unknown."""
@@ -246,7 +246,7 @@ class RunReport(Value):
     output: str
     report: str
     reason: str | None = None  # why a run that is not done ended
-    failures: dict[str, str] = {}
+    failures: dict[str, str] = Field(default_factory=dict)
     invocation: str
     device: str | None
     precision: str | None

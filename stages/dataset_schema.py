@@ -1,4 +1,4 @@
-"""Step 1c: decide one Arrow schema for the whole dataset, and check the job's columns against it."""
+"""Step 1c: decide one Arrow schema for the dataset, and check the job's columns against it."""
 
 from collections.abc import Sequence
 
@@ -53,7 +53,7 @@ def _raise_disagreement(
 
 
 def _agree(left: pa.DataType, right: pa.DataType) -> bool:
-    return left == right or pa.types.is_null(left) or pa.types.is_null(right)
+    return bool(left == right) or pa.types.is_null(left) or pa.types.is_null(right)
 
 
 def _with_partitions(schema: pa.Schema, footers: Sequence[Footer]) -> pa.Schema:

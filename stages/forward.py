@@ -104,9 +104,7 @@ def model_tensor(output: object, task: str) -> torch.Tensor:
         found = next((output[name] for name in names if name in output), None)
     ranks = (2,) if task == "classify" else (2, HIDDEN_RANK)
     if not isinstance(found, torch.Tensor) or found.ndim not in ranks:
-        wanted = (
-            "logits (B, C)" if task == "classify" else "hidden (B, L, H) or pooled (B, D)"
-        )
+        wanted = "logits (B, C)" if task == "classify" else "hidden (B, L, H) or pooled (B, D)"
         msg = f"model: expected {wanted} for task {task!r}, got {_describe(output)}"
         raise JobError(msg)
     return found

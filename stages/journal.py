@@ -20,7 +20,9 @@ HEARTBEAT_S = 10.0
 class Journal:
     """Keeps `_headrace/workers/<name>.json` up to date from a thread of its own."""
 
-    def __init__(self, out: Path, invocation: str, ledger: WorkerLedger, price: Price | None) -> None:
+    def __init__(
+        self, out: Path, invocation: str, ledger: WorkerLedger, price: Price | None
+    ) -> None:
         """Write the first record and begin the heartbeat."""
         self._host, self._pid = socket.gethostname(), os.getpid()
         self.name = f"{invocation}-{self._host}-{self._pid}"
@@ -46,7 +48,9 @@ class Journal:
         record = self._ledger.record(
             self.name, self._invocation, self._host, self._pid, self._price, closed=closed
         )
-        replace(self._out / layout.WORKERS / f"{self.name}.json", as_json(record), own_tmp(self._out))
+        replace(
+            self._out / layout.WORKERS / f"{self.name}.json", as_json(record), own_tmp(self._out)
+        )
 
 
 def process_started_unix_s() -> float:

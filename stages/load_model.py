@@ -1,4 +1,4 @@
-"""Step 7a: load the model once for a worker: from safetensors by path, or from the user's factory."""
+"""Step 7a: load the model once a worker: from safetensors by path, or from a user's factory."""
 
 import importlib
 import os
@@ -36,7 +36,7 @@ def _from_folder(spec: ModelSpec, model: ModelFolder, dtype: torch.dtype) -> tor
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()
     kind: Any = AutoModel if spec.task == "embed" else AutoModelForSequenceClassification
     try:
         module, found = kind.from_pretrained(

@@ -61,7 +61,7 @@ def open_model_folder(spec: ModelSpec) -> ModelFolder:
     return ModelFolder(
         path=path,
         config=config,
-        pooling=spec.pooling or _pooling(path, modules),
+        pooling=spec.pooling or _pooling(modules),
         max_length=_max_length(spec, path, config),
         lowercase=bool(_json(path / "sentence_bert_config.json").get("do_lower_case", False)),
     )
@@ -134,7 +134,7 @@ def _modules(path: Path) -> list[tuple[str, Path]]:
     return modules
 
 
-def _pooling(path: Path, modules: list[tuple[str, Path]]) -> Pooling:
+def _pooling(modules: list[tuple[str, Path]]) -> Pooling:
     for kind, folder in modules:
         if kind == "Pooling":
             return _pooling_mode(_json(folder / "config.json"), folder)

@@ -141,10 +141,20 @@ def _slices_bytes(shards: Sequence[Shard]) -> bytes:
     for shard in shards:
         pieces = shard.slices or (Slice("", -1, 0, 0),)
         rows += [
-            (shard.index, shard.id, piece.path or None, piece.row_group, piece.row_start, piece.rows)
+            (
+                shard.index,
+                shard.id,
+                piece.path or None,
+                piece.row_group,
+                piece.row_start,
+                piece.rows,
+            )
             for piece in pieces
         ]
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SLICES_SCHEMA, strict=True)]
+    columns = [
+        pa.array(column, field.type)
+        for column, field in zip(zip(*rows, strict=True), SLICES_SCHEMA, strict=True)
+    ]
     sink = io.BytesIO()
     pq.write_table(pa.table(columns, schema=SLICES_SCHEMA), sink, compression="zstd")
     return sink.getvalue()

@@ -74,7 +74,9 @@ def _with_rows(table: pa.Table, rows: int) -> pa.Table:
 
 def _conform(table: pa.Table, piece: Slice, schema: pa.Schema) -> pa.Table:
     """Give a file's columns the dataset's order and fields: hive values as text, gaps as nulls."""
-    folders = dict(part.partition("=")[::2] for part in Path(piece.path).parent.parts if "=" in part)
+    folders = dict(
+        part.partition("=")[::2] for part in Path(piece.path).parent.parts if "=" in part
+    )
     arrays: list[pa.ChunkedArray | pa.Array] = []
     for field in schema:
         if field.name in table.column_names:

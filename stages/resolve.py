@@ -68,7 +68,7 @@ def choose_device(wanted: str) -> str:
 def multiplies_bf16(device: str) -> bool:
     """Ask the processor whether it multiplies bf16 natively."""
     if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     flags = torch.cpu.get_capabilities()
     return any(bool(flags.get(name)) for name in ("avx512_bf16", "amx_bf16", "arm_bf16", "bf16"))
 
@@ -229,8 +229,11 @@ def _gate(safe: list[BatchResult], fast: list[BatchResult]) -> tuple[bool, str]:
     """Compare results: the lowest cosine of embeddings, the agreement of first labels."""
     if safe[0].classes is not None:
         same = np.concatenate(
-            [a.classes[:, 0] == b.classes[:, 0] for a, b in zip(safe, fast, strict=True)
-             if a.classes is not None and b.classes is not None]
+            [
+                a.classes[:, 0] == b.classes[:, 0]
+                for a, b in zip(safe, fast, strict=True)
+                if a.classes is not None and b.classes is not None
+            ]
         )
         agreement = float(same.mean())
         return agreement >= MIN_AGREEMENT, f"label agreement {agreement:.4f}"

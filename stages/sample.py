@@ -18,7 +18,9 @@ ROWS = 4_096
 def sample_slices(shards: Sequence[Shard]) -> list[Slice]:
     """Choose at most 8 slices, evenly spread over the input."""
     pieces = [piece for shard in shards for piece in shard.slices]
-    chosen = np.unique(np.linspace(0, len(pieces) - 1, SLICES).round().astype(int)) if pieces else ()
+    chosen = (
+        np.unique(np.linspace(0, len(pieces) - 1, SLICES).round().astype(int)) if pieces else ()
+    )
     return [pieces[at] for at in chosen]
 
 

@@ -36,7 +36,9 @@ def choose_grid(
     values, counts = _binned(values, counts)
     room = max_shapes - 1 if values.size and values[-1] < max_length else max_shapes
     chosen = set(_best_cuts(values, counts, room)) if room else set()
-    return tuple(Shape(length=n, rows=_ladder(n, batch_tokens)) for n in sorted(chosen | {max_length}))
+    return tuple(
+        Shape(length=n, rows=_ladder(n, batch_tokens)) for n in sorted(chosen | {max_length})
+    )
 
 
 def _ladder(length: int, batch_tokens: int) -> tuple[int, ...]:

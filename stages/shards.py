@@ -52,9 +52,7 @@ def _rows_that_fit(rows: int, size_bytes: int, spec: ShardSpec) -> int:
     return max(1, min(rows, spec.target_rows, by_bytes))
 
 
-def _limited(
-    pieces: Iterator[tuple[Slice, int]], limit: int | None
-) -> Iterator[tuple[Slice, int]]:
+def _limited(pieces: Iterator[tuple[Slice, int]], limit: int | None) -> Iterator[tuple[Slice, int]]:
     left = limit
     for piece, size in pieces:
         if left is None or piece.rows <= left:

@@ -88,7 +88,7 @@ def _encode(tokenizer: Any, texts: list[str]) -> tuple[list[list[int]], dict[int
     """Encode a batch; where it fails, each text alone, so that only the guilty ones are lost."""
     try:
         return [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)], {}
-    except Exception as error:  # `tokenizers` raises nothing narrower
+    except Exception as error:  # noqa: BLE001 - `tokenizers` raises nothing narrower
         if len(texts) == 1:
             return [[]], {0: f"{type(error).__name__} in tokenize"}
     results = [_encode(tokenizer, [text]) for text in texts]

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ READERS = 4
 
 @dataclass(frozen=True)
 class _Checked:
-    rows: Rows = Rows()
+    rows: Rows = field(default_factory=Rows)
     size_bytes: int = 0
     faults: tuple[str, ...] = ()
 
@@ -45,14 +45,7 @@ def verify(out: Path) -> Verification:
     faults += _strays(out, plan)
     if not faults and rows.in_ != plan.header.rows:
         faults.append(f"expected {plan.header.rows} input rows in all, the parts have {rows.in_}")
-    complete = all(not each.faults for each in checked)
-    success = (out / layout.SUCCESS).is_file()
-    if complete != success:
-        faults.append(
-            f"{layout.SUCCESS} is missing though every shard is committed: run the job again"
-            if complete
-            else f"{layout.SUCCESS} is there though shards are missing or faulty"
-        ) if success or complete else None
+    faults += _success_faults(out, complete=all(not each.faults for each in checked))
     return Verification(
         output=str(out),
         ok=not faults,
@@ -63,6 +56,14 @@ def verify(out: Path) -> Verification:
         shards_planned=len(plan.shards),
         bytes_read=sum(each.size_bytes for each in checked),
     )
+
+
+def _success_faults(out: Path, *, complete: bool) -> Iterator[str]:
+    success = (out / layout.SUCCESS).is_file()
+    if complete and not success:
+        yield f"{layout.SUCCESS}: missing though every shard is committed; run the job again"
+    if success and not complete:
+        yield f"{layout.SUCCESS}: there though shards are missing or faulty"
 
 
 def _check(out: Path, plan: Plan, shard: Shard) -> _Checked:

@@ -3,7 +3,9 @@
 import torch
 
 
-def softmax_topk(logits_bc: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def softmax_topk(
+    logits_bc: torch.Tensor, k: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Take the k most probable classes of each row of logits (B, C) of any float dtype.
 
     Returns:

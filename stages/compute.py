@@ -1,0 +1,76 @@
+"""Steps 7 to 9 for one shard: every batch through the device, on the device thread."""
+
+import platform
+import resource
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from headrace.schemas.report import DeviceUse
+from headrace.stages.batch import Batch
+from headrace.stages.forward import BatchResult
+from headrace.stages.isolate import Outcome, run_batches
+from headrace.stages.results import Results
+from headrace.stages.spans import Spans
+from headrace.stages.tokenize import Tokens
+from headrace.stages.workplace import Workplace
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What the device made of a shard."""
+
+    results: Results
+    outcome: Outcome
+    latencies_ms: list[float]
+    seconds: Mapping[str, float]
+    use: DeviceUse
+
+
+def compute(tokens: Tokens, batches: Sequence[Batch], rows: int, place: Workplace) -> Computed:
+    """Run a shard's batches; isolate the rows that can't be computed.
+
+    Args:
+        tokens: of all rows of the shard.
+        batches: which rows to compute, in which shapes.
+        rows: N, how many rows the shard has.
+        place: the worker's model and device.
+
+    Raises:
+        ShardError: the fault is not in the rows.
+    """
+    forward = place.forward
+    forward.spans = Spans()
+    results = Results(rows, place.header.result)
+    latencies_ms: list[float] = []
+    ragged = forward.put(tokens)
+
+    def infer(batch: Batch) -> BatchResult:
+        start = time.perf_counter()
+        result = forward.run(ragged, batch)
+        latencies_ms.append((time.perf_counter() - start) * 1e3)
+        return result
+
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    outcome = run_batches(batches, infer, results.place)
+    wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+    use = _device_use(place, wall_s, cpu_s)
+    return Computed(results, outcome, latencies_ms, forward.spans.seconds, use)
+
+
+def _device_use(place: Workplace, wall_s: float, cpu_s: float) -> DeviceUse:
+    if place.forward.device == "cuda":
+        return DeviceUse(
+            name=torch.cuda.get_device_name(),
+            utilization=None,
+            peak_memory_bytes=torch.cuda.max_memory_allocated(),
+            energy_wh=None,
+        )
+    return DeviceUse(
+        name=platform.processor() or platform.machine(),
+        utilization=min(1.0, cpu_s / (wall_s * place.device.threads)) if wall_s > 0 else None,
+        peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        energy_wh=None,
+    )

@@ -1,0 +1,40 @@
+"""All that one worker process holds for one run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from headrace.schemas.plan import PlanHeader
+from headrace.schemas.report import Price
+from headrace.stages.device_thread import DeviceThread
+from headrace.stages.forward import Forward
+from headrace.stages.ledger import WorkerLedger
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Plan, model, device and ledger: set up once, used by every shard."""
+
+    out: Path
+    base: Path  # of the input's files
+    header: PlanHeader
+    tokenizer: Tokenizer
+    lowercase: bool
+    forward: Forward
+    device: DeviceThread
+    ledger: WorkerLedger
+    price: Price | None
+    invocation: str
+    name: str
+
+    @property
+    def passed_columns(self) -> list[str]:
+        """The input columns that the output keeps."""
+        wanted = self.header.job.output.columns
+        return list(self.header.dataset_schema.names if wanted is None else wanted)
+
+    @property
+    def read_columns(self) -> list[str]:
+        """The input columns that are read: those kept, and those that the model reads."""
+        return list(dict.fromkeys([*self.passed_columns, *self.header.job.input.text_columns]))
