@@ -17,7 +17,7 @@ from headrace.schemas import layout
 from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import Plan, Shard
-from headrace.schemas.report import Rows, RunReport, ShardReport
+from headrace.schemas.report import RunReport, ShardReport
 from headrace.stages.finish import finish
 from headrace.stages.holding import Holding, look_at, repair
 from headrace.stages.plan import draw_plan, restore_plan, write_plan
@@ -88,7 +88,7 @@ def finished(call: Invocation, plan: Plan | None) -> RunReport | None:
     if not holding.complete:
         return None
     repair(call.out, plan, holding)
-    return _finish(call, plan, holding, Tried(), skipped=len(plan.shards))
+    return _finish(call, plan, holding, Tried())
 
 
 def run_shards(
@@ -113,8 +113,7 @@ def run_shards(
         finally:
             _say_goodbye(cluster, order)
     clean_tmp(call.out)
-    skipped = len(plan.shards) - len(todo)
-    return _finish(call, plan, look_at(call.out, plan), tried, skipped)
+    return _finish(call, plan, look_at(call.out, plan), tried)
 
 
 def _run(
@@ -209,16 +208,13 @@ def _say_goodbye(cluster: Cluster, order: Order) -> None:
         cluster.client.run(say_goodbye, order.invocation, on_error="ignore")
 
 
-def _finish(
-    call: Invocation, plan: Plan, holding: Holding, tried: Tried, skipped: int
-) -> RunReport:
+def _finish(call: Invocation, plan: Plan, holding: Holding, tried: Tried) -> RunReport:
     status = "done" if holding.complete else "failed"
     reason = tried.stopped
     if not holding.complete and reason == INTERRUPTED:
         status = "interrupted"
     elif not holding.complete and reason is None:
         reason = f"{len(tried.failures)} of {len(plan.shards)} shards failed"
-    computed = sum((report.tally.rows for report in tried.reports), Rows())
     return finish(
         call.out,
         plan,
@@ -227,9 +223,6 @@ def _finish(
         status=status,
         reason=reason,
         failures=tried.failures,
-        committed=len(tried.reports),
-        skipped=skipped + tried.elsewhere,
-        computed_rows=computed.in_,
         seconds=time.monotonic() - call.started,
         startup_s=call.startup_s,
     )

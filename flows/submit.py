@@ -47,8 +47,6 @@ class Watcher:
 class Tried:
     """What became of the shards that this invocation took on."""
 
-    reports: list[ShardReport] = field(default_factory=list)
-    elsewhere: int = 0  # committed by another attempt or run
     failures: dict[str, str] = field(default_factory=dict)  # part -> why
     stopped: str | None = None  # why the run stopped before its end
 
@@ -169,10 +167,7 @@ class Submission:
             self._on_error(shard, error, queue)
             return
         report: ShardReport | None = future.result()
-        if report is None:
-            self.tried.elsewhere += 1
-        else:
-            self.tried.reports.append(report)
+        if report is not None:
             self._rows += report.tally.rows
         self._watcher.shard_done(shard, report)
         self._close(shard)

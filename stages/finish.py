@@ -20,9 +20,6 @@ def finish(
     status: str,
     reason: str | None,
     failures: Mapping[str, str],
-    committed: int,
-    skipped: int,
-    computed_rows: int,
     seconds: float,
     startup_s: float,
 ) -> RunReport:
@@ -31,6 +28,7 @@ def finish(
     if holding.complete:
         create(out / layout.SUCCESS, b"", tmp)
     tally = add_up(holding.reports.values())
+    now = add_up(r for r in holding.reports.values() if r.invocation == invocation)
     workers = worker_records(out)
     working_s = seconds - startup_s
     report = RunReport(
@@ -38,11 +36,14 @@ def finish(
         name=plan.header.job.name,
         rows=tally.rows,
         shards=ShardCounts(
-            total=len(plan.shards), committed=committed, skipped=skipped, failed=tuple(failures)
+            total=len(plan.shards),
+            committed=now.shards,
+            skipped=tally.shards - now.shards,
+            failed=tuple(failures),
         ),
         seconds=seconds,
         startup_s=startup_s,
-        rows_per_s=computed_rows / working_s if computed_rows and working_s > 0 else None,
+        rows_per_s=now.rows.in_ / working_s if now.shards and working_s > 0 else None,
         tokens=tally.tokens,
         padding_share=tally.padding_share,
         cost=cost_of(tally, workers),

@@ -15,12 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from headrace.schemas.errors import JobError
+from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.job import Job, Precision
 from headrace.schemas.plan import ResultFacts, Road, ShapeGrid, Slice
 from headrace.stages.batch import Batch, padding_share
-from headrace.stages.forward import BatchResult, Forward, model_tensor
+from headrace.stages.forward import Forward, model_tensor
+from headrace.stages.isolate import run_batches
 from headrace.stages.model_folder import ModelFolder
+from headrace.stages.results import Results
 from headrace.stages.sample import sample_texts
 from headrace.stages.shapes import choose_grid, make_grid
 from headrace.stages.tokenize import Tokens, load_tokenizer, tokenize
@@ -29,6 +31,8 @@ GATE_ROWS = 64
 MIN_COSINE = 0.999
 MIN_AGREEMENT = 0.99  # of labels, for a classifier
 TRIALS = 3
+TRIAL_BATCHES = 4
+PROBE_TEXT = "one"
 # Measured with MiniLM on 2-core x86-64: activations of about 1,000 tokens stay in the L2 caches;
 # a GPU wants enough work to hide the launches.
 BATCH_TOKENS = {"cpu": 1_024, "cuda": 65_536}
@@ -96,14 +100,10 @@ def resolve(
     tokenizer = load_tokenizer(model)
     tokens = tokenize(texts, tokenizer, lowercase=model.lowercase)
     grid = _grid(job, model, tokens.lengths, shard_rows, device)
-    probe = tokens if len(texts) else tokenize(_one_text(), tokenizer, lowercase=False)
+    probe = tokens if len(texts) else tokenize(pa.array([PROBE_TEXT]), tokenizer, lowercase=False)
     road, forward = _choose_road(job, model, probe, device, load)
     weights = sum(p.numel() * p.element_size() for p in forward.module.parameters())
     return Resolved(grid, road, forward.facts, weights)
-
-
-def _one_text() -> pa.LargeStringArray:
-    return pa.array(["one"], pa.large_string())
 
 
 def _grid(
@@ -130,8 +130,11 @@ def _choose_road(
     if not multiplies_bf16(device):
         reason = f"this {device} does not multiply bf16 natively"
         return _only(job, model, probe, device, load, "fp32", reason)
-    safe = _trial(_forward(job, model, probe, device, load, "fp32"), probe)
-    fast = _trial(_forward(job, model, probe, device, load, "bf16"), probe)
+    safe = _trial(_forward(job, model, device, load, "fp32"), probe)
+    try:
+        fast = _trial(_forward(job, model, device, load, "bf16"), probe)
+    except ShardError as error:
+        return _road(device, "fp32", f"bf16 was tried: {error}", safe), safe.forward
     passed, measure = _gate(safe.results, fast.results)
     ratio = fast.tokens_per_s / safe.tokens_per_s
     if passed and ratio > 1.0:
@@ -150,7 +153,7 @@ def _only(
     precision: Precision,
     reason: str,
 ) -> tuple[Road, Forward]:
-    trial = _trial(_forward(job, model, probe, device, load, precision), probe)
+    trial = _trial(_forward(job, model, device, load, precision), probe)
     return _road(device, precision, reason, trial), trial.forward
 
 
@@ -164,14 +167,20 @@ def _road(device: str, precision: Precision, reason: str, trial: "Trial") -> Roa
 
 
 def _forward(
-    job: Job, model: ModelFolder, probe: Tokens, device: str, load: Load, precision: Precision
+    job: Job, model: ModelFolder, device: str, load: Load, precision: Precision
 ) -> Forward:
-    """Load the model and learn the result's width from one row."""
+    """Load the model, and learn the result's width from one row of our own."""
     module = load(precision)
-    length = max(1, int(probe.lengths[0]))
-    ids = torch.from_numpy(probe.ids[:length].astype(np.int64))[None].to(device)
-    with torch.inference_mode():
-        output = module(input_ids=ids, attention_mask=torch.ones_like(ids))
+    ids = torch.tensor([load_tokenizer(model).encode(PROBE_TEXT).ids], device=device)
+    try:
+        with torch.inference_mode():
+            output = module(input_ids=ids, attention_mask=torch.ones_like(ids))
+    except Exception as error:
+        msg = (
+            f"model: expected it to compute the one row {PROBE_TEXT!r}, "
+            f"got {type(error).__name__}: {error}"
+        )
+        raise JobError(msg) from error
     width = int(model_tensor(output, job.model.task).shape[-1])
     return Forward(module, device, _facts(job, model, width), pad_id(model))
 
@@ -203,44 +212,41 @@ class Trial:
     """A precision on the sample: how fast, and what it gave."""
 
     forward: Forward
-    tokens_per_s: float
-    results: list[BatchResult]
+    tokens_per_s: float  # padding included
+    results: Results
 
 
 def _trial(forward: Forward, probe: Tokens) -> Trial:
-    """Run up to 64 rows, spread over the sample's lengths, a few times; the best time counts."""
+    """Run up to 64 rows, spread over the sample's lengths, a few times; the best time counts.
+
+    Rows that can't be computed are isolated here as in a shard.
+    """
     order = np.argsort(probe.lengths, kind="stable")
     rows = order[np.unique(np.linspace(0, order.size - 1, GATE_ROWS).round().astype(int))]
     batches = [
         Batch(part, part.size, max(1, int(probe.lengths[part].max())))
-        for part in np.array_split(rows, min(rows.size, 4))
+        for part in np.array_split(rows, min(rows.size, TRIAL_BATCHES))
     ]
     ragged = forward.put(probe)
-    best = np.inf
+    best = 0.0
     for _ in range(TRIALS + 1):  # the first one warms up
+        results = Results(probe.lengths.size, forward.facts)
         start = time.perf_counter()
-        results = [forward.run(ragged, batch) for batch in batches]
-        best = min(best, time.perf_counter() - start)
-    padded = sum(batch.padded_tokens for batch in batches)
-    return Trial(forward, padded / best, results)
+        outcome = run_batches(batches, lambda batch: forward.run(ragged, batch), results.place)
+        best = max(best, outcome.padded_tokens / (time.perf_counter() - start))
+    return Trial(forward, best, results)
 
 
-def _gate(safe: list[BatchResult], fast: list[BatchResult]) -> tuple[bool, str]:
+def _gate(safe: Results, fast: Results) -> tuple[bool, str]:
     """Compare results: the lowest cosine of embeddings, the agreement of first labels."""
-    if safe[0].classes is not None:
-        same = np.concatenate(
-            [
-                a.classes[:, 0] == b.classes[:, 0]
-                for a, b in zip(safe, fast, strict=True)
-                if a.classes is not None and b.classes is not None
-            ]
-        )
-        agreement = float(same.mean())
+    both = safe.valid & fast.valid
+    if not both.any() or (safe.valid != fast.valid).any():
+        return False, "other rows could be computed than"
+    if safe.task == "classify":
+        agreement = float((safe.classes[both, 0] == fast.classes[both, 0]).mean())
         return agreement >= MIN_AGREEMENT, f"label agreement {agreement:.4f}"
-    left = np.concatenate([result.values for result in safe]).astype(np.float64)
-    right = np.concatenate([result.values for result in fast]).astype(np.float64)
+    left, right = safe.values[both].astype(np.float64), fast.values[both].astype(np.float64)
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     # Two zero vectors are the same result.
     cosine = np.where(norms > 0, (left * right).sum(1) / np.maximum(norms, 1e-30), 1.0)
-    lowest = float(cosine.min()) if np.isfinite(cosine).all() else float("nan")
-    return lowest >= MIN_COSINE, f"cosine {lowest:.5f}"
+    return float(cosine.min()) >= MIN_COSINE, f"cosine {cosine.min():.5f}"

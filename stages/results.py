@@ -14,33 +14,33 @@ NULL_INPUT = "null input"
 
 
 class Results:
-    """Takes batches' results in any order and gives Arrow columns in the shard's order."""
+    """Takes batches' results in any order and gives Arrow columns in the shard's order.
+
+    `values` (N, W or k) float32, `classes` (N, k) int64 for a classifier, and `valid` (N,) bool:
+    which rows have a result.
+    """
 
     def __init__(self, rows: int, facts: ResultFacts) -> None:
         """Make room for `rows` results; what is never placed stays zero, and null in Arrow."""
         self._facts = facts
+        self.task = facts.task
         width = facts.width if facts.task == "embed" else facts.top_k
-        self._values = np.zeros((rows, width), np.float32)
-        self._classes = np.zeros((rows, width), np.int64)
-        self._valid = np.zeros(rows, np.bool_)
+        self.values = np.zeros((rows, width), np.float32)
+        self.classes = np.zeros((rows, width), np.int64)
+        self.valid = np.zeros(rows, np.bool_)
 
     def place(self, rows: npt.NDArray[np.int64], result: BatchResult) -> None:
         """Put results (R, W) at their rows (R,)."""
-        self._values[rows] = result.values
+        self.values[rows] = result.values
         if result.classes is not None:
-            self._classes[rows] = result.classes
-        self._valid[rows] = True
-
-    @property
-    def valid(self) -> npt.NDArray[np.bool_]:
-        """Which rows have a result, (N,) bool."""
-        return self._valid
+            self.classes[rows] = result.classes
+        self.valid[rows] = True
 
     def columns(self) -> dict[str, pa.Array]:
         """The result columns by name: embed `embedding`; classify `label`, `score`, maybe `top`."""
-        missing = ~self._valid
+        missing = ~self.valid
         if self._facts.task == "embed":
-            flat = pa.array(self._values.reshape(-1))
+            flat = pa.array(self.values.reshape(-1))
             kind = pa.list_(pa.float32(), self._facts.width)
             return {
                 "embedding": pa.FixedSizeListArray.from_arrays(
@@ -49,8 +49,8 @@ class Results:
             }
         names = pa.array(self._facts.labels, pa.string())
         columns: dict[str, pa.Array] = {
-            "label": names.take(pa.array(self._classes[:, 0], mask=missing)),
-            "score": pa.array(self._values[:, 0], mask=missing),
+            "label": names.take(pa.array(self.classes[:, 0], mask=missing)),
+            "score": pa.array(self.values[:, 0], mask=missing),
         }
         if self._facts.top_k > 1:
             columns["top"] = self._top(names, missing)
@@ -58,7 +58,7 @@ class Results:
 
     def _top(self, names: pa.Array, missing: npt.NDArray[np.bool_]) -> pa.Array:
         pairs = pa.StructArray.from_arrays(
-            [names.take(pa.array(self._classes.reshape(-1))), pa.array(self._values.reshape(-1))],
+            [names.take(pa.array(self.classes.reshape(-1))), pa.array(self.values.reshape(-1))],
             names=["label", "score"],
         )
         offsets = np.arange(missing.size + 1, dtype=np.int32) * self._facts.top_k

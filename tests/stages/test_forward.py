@@ -1,0 +1,187 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from headrace.schemas.errors import JobError
+from headrace.schemas.plan import ResultFacts
+from headrace.stages.batch import Batch
+from headrace.stages.forward import Forward, model_tensor
+from headrace.stages.tokenize import Tokens
+
+WIDTH = 4
+
+
+def facts(task="embed", **changes):
+    known = {"width": WIDTH, "max_length": 16, "pooling": "mean", "normalize": False}
+    return ResultFacts(task=task, **known | changes)
+
+
+def tokens(*rows):
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    return Tokens(np.array([token for row in rows for token in row], np.int32), offsets)
+
+
+class Module(torch.nn.Module):
+    """Gives whatever a function makes of ids and mask, and remembers what it was given."""
+
+    def __init__(self, give):
+        super().__init__()
+        self.give, self.seen = give, []
+
+    def forward(self, input_ids, attention_mask):
+        self.seen.append((input_ids.tolist(), attention_mask.tolist()))
+        return self.give(input_ids, attention_mask)
+
+
+def spread(ids, _mask=None):
+    """Hidden states that hold the token's id in every feature."""
+    return ids[..., None].expand(*ids.shape, WIDTH).float()
+
+
+ROWS = tokens([2], [4, 6], [], [10, 20, 30])
+
+
+def run(module, batch, given=ROWS, **changes):
+    forward = Forward(module, "cpu", facts(**changes), pad_id=9)
+    return forward, forward.run(forward.put(given), batch)
+
+
+def test_a_batch_runs_in_its_static_shape_and_keeps_the_order_of_its_rows():
+    module = Module(spread)
+    forward, result = run(module, Batch(np.array([3, 0, 1]), 4, 3))
+    assert module.seen == [
+        (
+            [[10, 20, 30], [2, 9, 9], [4, 6, 9], [9, 9, 9]],
+            [[1, 1, 1], [1, 0, 0], [1, 1, 0], [0, 0, 0]],
+        )
+    ]
+    assert result.values.tolist() == [[20.0] * WIDTH, [2.0] * WIDTH, [5.0] * WIDTH]
+    assert result.values.dtype == np.float32
+    assert result.classes is None
+    assert result.finite.tolist() == [True] * 3
+    assert set(forward.spans.seconds) == {"h2d_s", "forward_s", "post_s", "d2h_s"}
+
+
+def test_vectors_are_normalized_where_the_job_says_so():
+    _, result = run(Module(spread), Batch(np.array([3, 0]), 2, 3), normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(result.values, axis=1), 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("pooling", "expected"), [("cls", 10), ("last", 30), ("max", 30)])
+def test_the_pooling_of_the_plan_is_used(pooling, expected):
+    _, result = run(Module(spread), Batch(np.array([3]), 1, 4), pooling=pooling)
+    assert result.values.tolist() == [[expected] * WIDTH]
+
+
+def test_a_row_without_a_token_gives_zeros():
+    _, result = run(Module(spread), Batch(np.array([2]), 2, 3))
+    assert result.values.tolist() == [[0.0] * WIDTH]
+    assert result.finite.tolist() == [True]
+
+
+def test_half_precision_comes_back_as_float32():
+    _, result = run(Module(lambda ids, _: spread(ids).bfloat16()), Batch(np.array([3]), 1, 3))
+    assert result.values.dtype == np.float32
+    assert result.values.tolist() == [[20.0] * WIDTH]
+
+
+def test_a_model_that_pools_by_itself_is_not_pooled_again():
+    module = Module(lambda ids, mask: {"pooled": spread(ids)[:, 0].double()})
+    _, result = run(module, Batch(np.array([1, 3]), 2, 3))
+    assert result.values.tolist() == [[4.0] * WIDTH, [10.0] * WIDTH]
+
+
+def test_a_row_that_is_no_number_is_told_and_padding_is_not():
+    def give(ids, _mask):
+        hidden = spread(ids)
+        return hidden.masked_fill(ids[..., None] == 2, torch.nan).masked_fill(
+            ids[..., None] == 9, torch.inf
+        )
+
+    _, result = run(Module(give), Batch(np.array([0, 1]), 3, 3))
+    assert result.finite.tolist() == [False, True]
+
+
+def test_a_classifier_gives_its_best_classes():
+    module = Module(lambda ids, _: {"logits": torch.tensor([[0.0, 3.0, 1.0], [5.0, 1.0, 1.0]])})
+    _, result = run(module, Batch(np.array([0]), 2, 3), task="classify", top_k=2, width=3)
+    assert result.classes.tolist() == [[1, 2]]
+    assert result.values.shape == (1, 2)
+    np.testing.assert_allclose(result.values[0, 0], np.exp(3) / (1 + np.exp(3) + np.exp(1)))
+
+
+def test_what_the_model_raises_comes_through():
+    def give(ids, mask):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(Module(give), Batch(np.array([0]), 1, 3))
+
+
+def test_an_empty_shard_s_tokens_can_be_put():
+    forward = Forward(Module(spread), "cpu", facts(), 0)
+    ragged = forward.put(Tokens(np.empty(0, np.int32), np.zeros(1, np.int64)))
+    assert ragged.ids.numel() == 0
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda ids, _: torch.zeros(1, WIDTH),
+        lambda ids, _: torch.zeros(WIDTH, ids.shape[0]),
+        lambda ids, _: torch.zeros(ids.shape[1] + 1, ids.shape[0], WIDTH),
+    ],
+    ids=["one row for all", "rows and features swapped", "rows and tokens swapped"],
+)
+def test_a_model_that_gives_another_number_of_rows_is_the_job_s_fault(give):
+    """Else rows get each other's results, or every row is blamed for it."""
+    with pytest.raises(JobError, match="model"):
+        run(Module(give), Batch(np.arange(3), 3, 3))
+
+
+HIDDEN, FLAT = torch.zeros(2, 3, 4), torch.zeros(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("output", "task"),
+    [
+        (HIDDEN, "embed"),
+        (FLAT, "embed"),
+        ({"last_hidden_state": HIDDEN}, "embed"),
+        ({"hidden": HIDDEN}, "embed"),
+        ({"pooled": FLAT}, "embed"),
+        (FLAT, "classify"),
+        ({"logits": FLAT}, "classify"),
+    ],
+)
+def test_a_model_s_tensor_is_found(output, task):
+    expected = next(iter(output.values())) if isinstance(output, dict) else output
+    assert model_tensor(output, task) is expected
+
+
+def test_transformers_outputs_are_mappings():
+    from transformers.modeling_outputs import BaseModelOutputWithPooling, SequenceClassifierOutput
+
+    output = BaseModelOutputWithPooling(last_hidden_state=HIDDEN, pooler_output=FLAT)
+    assert model_tensor(output, "embed") is HIDDEN
+    assert model_tensor(SequenceClassifierOutput(logits=FLAT), "classify") is FLAT
+
+
+@pytest.mark.parametrize(
+    ("output", "task", "words"),
+    [
+        (HIDDEN, "classify", ["logits (B, C)", "shape (2, 3, 4)"]),
+        (torch.zeros(2), "embed", ["hidden (B, L, H)", "shape (2,)"]),
+        ({"logits": FLAT}, "embed", ["pooled (B, D)", "['logits']"]),
+        ({"last_hidden_state": HIDDEN}, "classify", ["logits", "['last_hidden_state']"]),
+        ((HIDDEN,), "embed", ["a tuple"]),
+        (None, "embed", ["a NoneType"]),
+        ({"pooled": pa.array([1])}, "embed", ["['pooled']"]),
+    ],
+)
+def test_another_output_is_described(output, task, words):
+    with pytest.raises(JobError) as caught:
+        model_tensor(output, task)
+    for word in words:
+        assert word in str(caught.value)

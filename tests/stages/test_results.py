@@ -1,0 +1,125 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.schemas.plan import ResultFacts
+from headrace.stages.forward import BatchResult
+from headrace.stages.results import NULL_INPUT, Results, output_table, reasons_column
+
+LABELS = ("bad", "good", "so-so")
+
+
+def facts(task="embed", **changes):
+    known = {"width": 2, "max_length": 16, "pooling": "mean", "normalize": True}
+    return ResultFacts(task=task, **known | changes)
+
+
+def place(results, rows, values, classes=None):
+    values = np.asarray(values, np.float32)
+    classes = None if classes is None else np.asarray(classes, np.int64)
+    results.place(np.asarray(rows), BatchResult(values, classes, np.ones(len(rows), np.bool_)))
+
+
+def test_vectors_land_on_their_rows_and_nulls_are_zero_filled():
+    results = Results(4, facts())
+    place(results, [3, 0], [[7, 8], [1, 2]])
+    place(results, [1], [[3, 4]])
+    assert results.valid.tolist() == [True, True, False, True]
+    (column,) = results.columns().values()
+    column.validate(full=True)
+    assert column.type == pa.list_(pa.float32(), 2)
+    assert column.to_pylist() == [[1, 2], [3, 4], None, [7, 8]]
+    assert column.values.to_pylist() == [1, 2, 3, 4, 0, 0, 7, 8]
+    assert column.values.null_count == 0
+
+
+@pytest.mark.parametrize("task", ["embed", "classify"])
+def test_a_shard_without_rows_has_all_columns(task):
+    columns = Results(0, facts(task, width=3, labels=LABELS, top_k=2)).columns()
+    expected = {"embed": ["embedding"], "classify": ["label", "score", "top"]}[task]
+    assert list(columns) == expected
+    assert all(len(column) == 0 for column in columns.values())
+
+
+def test_a_shard_without_a_result_is_all_null():
+    columns = Results(3, facts("classify", width=3, labels=LABELS, top_k=2)).columns()
+    assert all(column.null_count == 3 for column in columns.values())
+
+
+def test_a_classifier_gives_label_and_score():
+    results = Results(3, facts("classify", width=3, labels=LABELS))
+    place(results, [2, 0], [[0.5], [0.25]], [[1], [0]])
+    columns = results.columns()
+    assert list(columns) == ["label", "score"]
+    assert columns["label"].to_pylist() == ["bad", None, "good"]
+    assert columns["score"].to_pylist() == [0.25, None, 0.5]
+    assert columns["score"].type == pa.float32()
+    filled = np.frombuffer(columns["score"].buffers()[1], np.float32, 3)
+    assert filled.tolist() == [0.25, 0.0, 0.5]
+
+
+def test_the_best_classes_come_in_their_order():
+    results = Results(3, facts("classify", width=3, labels=LABELS, top_k=2))
+    place(results, [2, 0], [[0.5, 0.25], [0.75, 0.125]], [[1, 2], [0, 1]])
+    top = results.columns()["top"]
+    top.validate(full=True)
+    assert top.type == pa.list_(pa.struct([("label", pa.string()), ("score", pa.float32())]))
+    assert top.to_pylist() == [
+        [{"label": "bad", "score": 0.75}, {"label": "good", "score": 0.125}],
+        None,
+        [{"label": "good", "score": 0.5}, {"label": "so-so", "score": 0.25}],
+    ]
+
+
+def test_reasons_say_why_a_row_has_no_result():
+    column = reasons_column(5, np.array([1, 4]), {2: "ValueError in forward"})
+    assert column.type == pa.string()
+    assert column.to_pylist() == [None, NULL_INPUT, "ValueError in forward", None, NULL_INPUT]
+
+
+def test_reasons_of_no_row():
+    assert reasons_column(0, np.array([], np.int64), {}).type == pa.string()
+
+
+PASSED = pa.table({"id": [10, 11, 12], "text": ["a", None, "c"]}).replace_schema_metadata({"k": "v"})
+REASONS = pa.array([None, NULL_INPUT, "ValueError in forward"])
+RESULTS = {"embedding": pa.array([[1.0], None, None], pa.list_(pa.float32(), 1))}
+
+
+def test_the_output_is_the_input_with_results_and_reasons_beside_it():
+    table = output_table(PASSED, RESULTS, REASONS, [])
+    assert table.column_names == ["id", "text", "embedding", "headrace_error"]
+    assert table.select(["id", "text"]).equals(PASSED)
+    assert table.schema.metadata == {b"k": b"v"}
+    assert table.column("headrace_error").to_pylist() == REASONS.to_pylist()
+
+
+def test_dropped_rows_leave_and_null_inputs_stay():
+    table = output_table(PASSED, RESULTS, REASONS, [2])
+    assert table.column("id").to_pylist() == [10, 11]
+    assert table.column("headrace_error").to_pylist() == [None, NULL_INPUT]
+    assert table.schema.metadata == {b"k": b"v"}
+
+
+def test_all_rows_may_be_dropped():
+    table = output_table(PASSED, RESULTS, REASONS, [0, 1, 2])
+    assert table.num_rows == 0
+    assert table.column_names == ["id", "text", "embedding", "headrace_error"]
+
+
+@pytest.mark.parametrize("dropped", [[], [2]])
+def test_no_input_column_need_be_kept(dropped):
+    table = output_table(PASSED.select([]), RESULTS, REASONS, dropped)
+    assert table.column_names == ["embedding", "headrace_error"]
+    assert table.num_rows == 3 - len(dropped)
+
+
+def test_results_survive_parquet(tmp_path):
+    results = Results(3, facts("classify", width=3, labels=LABELS, top_k=2))
+    place(results, [2, 0], [[0.5, 0.25], [0.75, 0.125]], [[1, 2], [0, 1]])
+    vectors = Results(3, facts())
+    place(vectors, [1], [[1, 2]])
+    table = output_table(PASSED, results.columns() | vectors.columns(), REASONS, [])
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert pq.read_table(tmp_path / "a.parquet").equals(table)

@@ -1,0 +1,43 @@
+"""Small torch modules that stand in for a user's own model; the workers import them by name."""
+
+import os
+import pathlib
+import time
+
+import torch
+
+
+class Tiny(torch.nn.Module):
+    """Embeds tokens at random but the same each time; misbehaves on demand."""
+
+    def __init__(self, dim, raise_on, nan_on, die_once, sleep_s):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        weight = torch.randn(30_522, dim, generator=generator)
+        self.table = torch.nn.Embedding.from_pretrained(weight)
+        self.raise_on, self.nan_on, self.die_once, self.sleep_s = (
+            raise_on,
+            nan_on,
+            die_once,
+            sleep_s,
+        )
+
+    def forward(self, input_ids, attention_mask):
+        time.sleep(self.sleep_s)
+        if self.die_once is not None and not pathlib.Path(self.die_once).exists():
+            pathlib.Path(self.die_once).touch()
+            os._exit(1)
+        if self.raise_on is not None and (input_ids == self.raise_on).any():
+            raise ValueError("this text is a secret")
+        hidden = self.table(input_ids)
+        if self.nan_on is not None:
+            hidden = hidden.masked_fill((input_ids == self.nan_on)[..., None], torch.nan)
+        return hidden
+
+
+def build(device, dtype, dim=8, raise_on=None, nan_on=None, die_once=None, sleep_s=0.0):
+    return Tiny(dim, raise_on, nan_on, die_once, sleep_s).to(device, dtype)
+
+
+def not_a_module(device, dtype):
+    return 42
