@@ -1,11 +1,11 @@
 """The public functions. The CLI is a thin skin over these."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from headrace.flows.job_file import load_job, parse_job
-from headrace.flows.run import Options, begin, find_work, finished, run_shards
 from headrace.flows.show import (
     Shown,
     console_for,
@@ -71,11 +71,15 @@ def run(
         OtherRunError: the output folder belongs to another job or input. Nothing was touched.
         HeadraceError: something else that no row is to blame for.
     """
+    started = time.monotonic()  # before Dask is imported: start-up is part of the bill
     from headrace.flows.progress import Progress
+    from headrace.flows.run import Options, begin, find_work, finished, run_shards
 
     parsed = with_limit(as_job(job), limit)
     progress = Progress(None if quiet else console_for(to_stderr=True))
-    call = begin(parsed, Options(fresh=fresh, scheduler=scheduler, workers=workers), progress)
+    call = begin(
+        parsed, Options(fresh=fresh, scheduler=scheduler, workers=workers), progress, started
+    )
     if prefect:
         from headrace.flows.prefect_run import run_with_prefect
 

@@ -31,7 +31,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on std
 RUN_EXITS = {
     "done": ExitCode.DONE,
     "failed": ExitCode.FAILED,
-    "budget": ExitCode.BUDGET,
     "interrupted": ExitCode.INTERRUPTED,
 }
 
@@ -50,7 +49,7 @@ def run(
 ) -> None:
     """Run a job, or go on where an earlier run stopped."""
     overrides = [*(set_ or ()), *([f"compute.device={device}"] if device else ())]
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     _show(
         lambda api: api.run(
             api.load_job(job, overrides),
@@ -102,10 +101,6 @@ def doctor(as_json: Json = False) -> None:
 def main() -> None:
     """Run the command line."""
     app()
-
-
-def _interrupt(_signal: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _show(

@@ -11,6 +11,7 @@ from headrace.stages.sample import sample_slices
 from headrace.stages.survey import survey
 
 FLOAT_BYTES = 4
+SCORE_BYTES = 12  # a float32 probability and an int64 class
 
 
 def preview(job: Job) -> Preview:
@@ -39,7 +40,8 @@ def preview(job: Job) -> Preview:
     seconds = padded / speed if speed else None
     price = job.price
     widest = max(shard.rows for shard in shards)
-    row_bytes = resolved.facts.width * FLOAT_BYTES if job.model.task == "embed" else FLOAT_BYTES
+    embed = job.model.task == "embed"
+    row_bytes = resolved.facts.width * FLOAT_BYTES if embed else job.model.top_k * SCORE_BYTES
     return Preview(
         name=job.name,
         files=len(surveyed.files),

@@ -30,7 +30,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Write a line."""
         if self._console is not None:
-            self._console.print(f"headrace: {text}", highlight=False, markup=False)
+            self._console.print(f"headrace: {text}", highlight=False, markup=False, soft_wrap=True)
 
     def plan(self, plan: Plan) -> None:
         """Say what was planned."""

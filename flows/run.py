@@ -1,8 +1,11 @@
 """The recipe of a run: survey, plan, cluster, shards, finish. Prefect is only a view of it."""
 
+import signal
+import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +23,7 @@ from headrace.schemas.plan import Plan, Shard
 from headrace.schemas.report import RunReport, ShardReport
 from headrace.stages.finish import finish
 from headrace.stages.holding import Holding, look_at, repair
+from headrace.stages.model_folder import PACKAGE
 from headrace.stages.plan import draw_plan, restore_plan, write_plan
 from headrace.stages.sample import sample_slices
 from headrace.stages.store import clean_tmp, local_path, names_in
@@ -58,10 +62,19 @@ class Invocation:
         return local_path(self.job.output.path, "output.path")
 
 
-def begin(job: Job, options: Options, progress: Progress) -> Invocation:
-    """Start the clock."""
+def _absolute(job: Job) -> Job:
+    """Name the model's folder absolutely: a worker may stand in another folder."""
+    if job.model.path.startswith(PACKAGE):
+        return job
+    path = str(local_path(job.model.path, "model.path"))
+    return job.model_copy(update={"model": job.model.model_copy(update={"path": path})})
+
+
+def begin(job: Job, options: Options, progress: Progress, started: float) -> Invocation:
+    """Name an invocation that began at `started`, on the monotonic clock."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    return Invocation(job, options, progress, time.monotonic(), f"{stamp}-{uuid.uuid4().hex[:6]}")
+    name = f"{stamp}-{uuid.uuid4().hex[:6]}"
+    return Invocation(_absolute(job), options, progress, started, name)
 
 
 def find_work(call: Invocation) -> tuple[Survey, Plan | None]:
@@ -140,13 +153,27 @@ def _run(
     submission = Submission(cluster, call.job, order, workers, before, Watcher(wave_started, done))
     with call.progress.bar(plan.header.rows, before.in_, call.startup_s):
         try:
-            return submission.run(todo)
+            with sigterm_interrupts():
+                return submission.run(todo)
         except KeyboardInterrupt:
             submission.tried.stopped = INTERRUPTED
             return submission.tried
 
 
 INTERRUPTED = "interrupted; what is committed is valid, and the same command goes on from there"
+
+
+@contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C, where this thread may; Prefect brings a handler of its own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _make_plan(call: Invocation, surveyed: Survey, cluster: Cluster) -> Plan:
@@ -209,12 +236,13 @@ def _say_goodbye(cluster: Cluster, order: Order) -> None:
 
 
 def _finish(call: Invocation, plan: Plan, holding: Holding, tried: Tried) -> RunReport:
-    status = "done" if holding.complete else "failed"
-    reason = tried.stopped
-    if not holding.complete and reason == INTERRUPTED:
+    rows = add_up(holding.reports.values()).rows
+    reason = too_many_errors(rows, call.job.errors.max_ratio)
+    if not holding.complete and reason is None:
+        reason = tried.stopped or f"{len(tried.failures)} of {len(plan.shards)} shards failed"
+    status = "done" if reason is None else "failed"
+    if reason == INTERRUPTED:
         status = "interrupted"
-    elif not holding.complete and reason is None:
-        reason = f"{len(tried.failures)} of {len(plan.shards)} shards failed"
     return finish(
         call.out,
         plan,

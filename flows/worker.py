@@ -3,6 +3,7 @@
 The functions here are what the client submits; Dask finds them by this module's name.
 """
 
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,10 +23,10 @@ from headrace.stages.forward import Forward
 from headrace.stages.journal import Journal, now_unix_s, process_started_unix_s
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.load_model import load_module
-from headrace.stages.model_folder import ModelFolder, open_model_folder
+from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
 from headrace.stages.resolve import Resolved, choose_device, multiplies_bf16, pad_id, resolve
 from headrace.stages.shard import process_shard
-from headrace.stages.store import read_json
+from headrace.stages.store import own_tmp, read_json
 from headrace.stages.tokenize import load_tokenizer
 from headrace.stages.workplace import Workplace
 
@@ -103,7 +104,10 @@ def run_shard(order: Order, shard: Shard, attempt: int) -> ShardReport | None:
     """
     if (order.out / shard.part).exists():
         return None
-    return process_shard(shard, attempt, _place(order))
+    report = process_shard(shard, attempt, _place(order))
+    if _PROCESS.journal is not None:
+        _PROCESS.journal.beat()
+    return report
 
 
 def say_goodbye(invocation: str) -> None:
@@ -112,6 +116,7 @@ def say_goodbye(invocation: str) -> None:
         order, journal = _PROCESS.order, _PROCESS.journal
         if journal is not None and order is not None and order.invocation == invocation:
             journal.close()
+            shutil.rmtree(own_tmp(order.out))
 
 
 def _place(order: Order) -> Workplace:
@@ -129,6 +134,8 @@ def _set_up(order: Order) -> Workplace:
     ledger = WorkerLedger(process_started_unix_s() if order.own_process else now_unix_s())
     _refuse_road(header)
     model = open_model_folder(order.job.model)
+    if not order.own_process:
+        _refuse_other_model(header, model)
     host = own_host()
     price = order.worker_price(host)
     thread = _device_thread(order.siblings(host))
@@ -164,6 +171,13 @@ def _refuse_road(header: PlanHeader) -> None:
     by_itself = header.job.model.precision == "auto"
     if road.precision == "bf16" and by_itself and not multiplies_bf16(road.device):
         msg = "the plan was made for native bf16, which this worker's processor lacks"
+        raise HeadraceError(msg)
+
+
+def _refuse_other_model(header: PlanHeader, model: ModelFolder) -> None:
+    planned, found = header.job_fields["model.digest"], model_digest(model.path)
+    if found != planned:
+        msg = f"expected the plan's model {planned}, and this worker has {found} at {model.path}"
         raise HeadraceError(msg)
 
 

@@ -19,7 +19,6 @@ class ExitCode(IntEnum):
     UNEXPECTED = 1
     BAD_JOB = 2
     FAILED = 3
-    BUDGET = 4
     OTHER_RUN = 5
     FAULTY = 6
     INTERRUPTED = 130

@@ -36,6 +36,6 @@ def commit_path(part: str, sha256: str) -> str:
     return f"{COMMITS}/{part}.{sha256}.json"
 
 
-def errors_path(part: str) -> str:
-    """Where the list of a part's guilty rows lies, relative to the output folder."""
-    return f"{ERRORS}/{part}.jsonl"
+def errors_path(part: str, sha256: str) -> str:
+    """Where a list of a part's guilty rows lies, by its own digest, relative to the output."""
+    return f"{ERRORS}/{part}.{sha256}.jsonl"

@@ -232,7 +232,7 @@ class ShardCounts(Value):
 class RunReport(Value):
     """`_headrace/run.json`, and what `headrace run --json` prints."""
 
-    status: str  # done | failed | budget | interrupted
+    status: str  # done | failed | interrupted
     name: str
     rows: Rows  # of the whole output
     shards: ShardCounts  # of this invocation

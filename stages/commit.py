@@ -28,9 +28,17 @@ class CommitRecord(Value):
     job_fingerprint: str
     input_fingerprint: str
     rows: Rows
+    errors_sha256: str | None  # names the list of guilty rows
 
 
-def commit(tmp_file: Path, out: Path, part: str, report: ShardReport, tmp: Path) -> PartFile | None:
+def commit(
+    tmp_file: Path,
+    out: Path,
+    part: str,
+    report: ShardReport,
+    errors_sha256: str | None,
+    tmp: Path,
+) -> PartFile | None:
     """Make a finished temporary file the part's data file, unless another attempt was first.
 
     Returns:
@@ -48,6 +56,7 @@ def commit(tmp_file: Path, out: Path, part: str, report: ShardReport, tmp: Path)
         job_fingerprint=report.job_fingerprint,
         input_fingerprint=report.input_fingerprint,
         rows=report.tally.rows,
+        errors_sha256=errors_sha256,
     )
     create(out / layout.commit_path(part, sha256), as_json(record), tmp)
     target = out / part

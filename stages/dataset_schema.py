@@ -88,6 +88,9 @@ def check_columns(job: Job, schema: pa.Schema) -> None:
             msg = f"input.text: expected a text column, got {name!r} of type {kind}"
             raise JobError(msg)
     kept = schema.names if job.output.columns is None else job.output.columns
+    if len(set(kept)) < len(kept):
+        msg = f"output.columns: expected each column once, got {list(kept)}"
+        raise JobError(msg)
     for name in job.output.columns or ():
         _known(name, schema, "output.columns")
     for name in (*RESULT_COLUMNS[job.model.task], layout.ERROR_COLUMN):

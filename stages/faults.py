@@ -1,26 +1,36 @@
 """Step 9b: list a shard's guilty rows by where they stand in the input, never by their content."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headrace.schemas import layout
 from headrace.schemas.plan import Shard
-from headrace.stages.store import own_tmp, replace
+from headrace.stages.store import create, own_tmp
 
 
-def list_faults(out: Path, shard: Shard, faults: Mapping[int, str]) -> None:
-    """Write `_headrace/errors/<part>.jsonl`: file, row group, row in it and reason, a line a row.
+def list_faults(out: Path, shard: Shard, faults: Mapping[int, str]) -> str | None:
+    """Write `_headrace/errors/<part>.<sha256>.jsonl`: a line for each guilty row.
+
+    A line says file, row group, row in it, and reason. The name holds the list's digest and the commit record names it, so that an attempt that loses
+    can't replace the winner's list.
 
     Args:
         out: the output folder.
         shard: where its rows come from.
-        faults: reason by row of the shard; nothing is written where there is none.
+        faults: reason by row of the shard.
+
+    Returns:
+        The list's SHA-256, or None where there is nothing to list.
     """
-    if faults:
-        lines = (json.dumps(entry, ensure_ascii=False) for entry in _entries(shard, faults))
-        text = "\n".join(lines) + "\n"
-        replace(out / layout.errors_path(shard.part), text.encode(), own_tmp(out))
+    if not faults:
+        return None
+    lines = (json.dumps(entry, ensure_ascii=False) for entry in _entries(shard, faults))
+    text = ("\n".join(lines) + "\n").encode()
+    sha256 = hashlib.sha256(text).hexdigest()
+    create(out / layout.errors_path(shard.part, sha256), text, own_tmp(out))
+    return sha256
 
 
 def _entries(shard: Shard, faults: Mapping[int, str]) -> Iterator[dict[str, str | int]]:

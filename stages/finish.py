@@ -25,7 +25,7 @@ def finish(
 ) -> RunReport:
     """Write `_SUCCESS` if the output is complete, and `_headrace/run.json`. Returns the latter."""
     tmp = own_tmp(out)
-    if holding.complete:
+    if status == "done":
         create(out / layout.SUCCESS, b"", tmp)
     tally = add_up(holding.reports.values())
     now = add_up(r for r in holding.reports.values() if r.invocation == invocation)

@@ -22,7 +22,7 @@ class Holding:
     """A plan's shards by what became of them so far."""
 
     reports: dict[int, ShardReport]  # committed and whole
-    rebuilt: tuple[int, ...]  # of these, the reports that a crash lost, rebuilt from the footers
+    rebuilt: tuple[int, ...]  # of these, the reports to write anew: lost, or of a moved file
     damaged: dict[int, str]  # why the data file can't be trusted
     missing: tuple[int, ...]
 
@@ -67,30 +67,33 @@ def _look_at_part(out: Path, header: PlanHeader, shard: Shard) -> _Part | None:
     fingerprints = (inside.job_fingerprint, inside.input_fingerprint, inside.shard_id)
     if fingerprints != (header.job_fingerprint, header.input_fingerprint, shard.id):
         return _Part(damage=f"{shard.part}: its footer names another job, input or shard")
-    report = _trusted_report(out, shard, file)
-    return _Part(report=report) if report else _read_in_full(out, shard, file, inside)
+    written, stat = _written_report(out, shard), file.stat()
+    known = written.file if written else None
+    if known and (known.size_bytes, known.mtime_ns) == (stat.st_size, stat.st_mtime_ns):
+        return _Part(report=written)
+    return _read_in_full(out, shard, file, inside, written)
 
 
-def _trusted_report(out: Path, shard: Shard, file: Path) -> ShardReport | None:
-    """Return the part's report, if it is there and describes the file as it lies on the disk."""
+def _written_report(out: Path, shard: Shard) -> ShardReport | None:
+    """Return the part's report, if it is there and whole."""
     path = out / layout.report_path(shard.part)
     if not path.is_file():
         return None
     try:
-        report = read_json(path, ShardReport)
+        return read_json(path, ShardReport)
     except DamagedError:
-        return None  # rebuilt from the footer by the caller, which reads the part in full
-    known, stat = report.file, file.stat()
-    if known is None or (known.size_bytes, known.mtime_ns) != (stat.st_size, stat.st_mtime_ns):
-        return None
-    return report
+        return None  # the caller reads the part in full and rebuilds it from the footer
 
 
-def _read_in_full(out: Path, shard: Shard, file: Path, inside: ShardReport) -> _Part:
+def _read_in_full(
+    out: Path, shard: Shard, file: Path, inside: ShardReport, written: ShardReport | None
+) -> _Part:
     sha256 = file_sha256(file)
     if not (out / layout.commit_path(shard.part, sha256)).is_file():
         return _Part(damage=f"{shard.part}: its bytes are not those that were committed")
     described = part_file(file, sha256)
+    if written is not None and written.file is not None and written.file.sha256 == sha256:
+        return _Part(report=written.model_copy(update={"file": described}), rebuilt=True)
     cost = None if inside.price is None else inside.price.of(inside.tally.charged_s)
     tally = inside.tally.model_copy(update={"bytes_out": described.size_bytes, "cost": cost})
     report = inside.model_copy(update={"file": described, "tally": tally})

@@ -28,6 +28,7 @@ class Journal:
         self.name = f"{invocation}-{self._host}-{self._pid}"
         self._out, self._invocation, self._ledger, self._price = out, invocation, ledger, price
         self._stop = threading.Event()
+        self._lock = threading.Lock()
         self._write(closed=False)
         self._thread = threading.Thread(target=self._beat, name="headrace-journal", daemon=True)
         self._thread.start()
@@ -40,17 +41,22 @@ class Journal:
             self._thread.join()
             self._write(closed=True)
 
+    def beat(self) -> None:
+        """Write a record now: a shard was committed."""
+        if not self._stop.is_set():
+            self._write(closed=False)
+
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_S):
             self._write(closed=False)
 
     def _write(self, *, closed: bool) -> None:
-        record = self._ledger.record(
-            self.name, self._invocation, self._host, self._pid, self._price, closed=closed
-        )
-        replace(
-            self._out / layout.WORKERS / f"{self.name}.json", as_json(record), own_tmp(self._out)
-        )
+        with self._lock:  # a later record must not be overwritten by an earlier one
+            record = self._ledger.record(
+                self.name, self._invocation, self._host, self._pid, self._price, closed=closed
+            )
+            file = self._out / layout.WORKERS / f"{self.name}.json"
+            replace(file, as_json(record), own_tmp(self._out))
 
 
 def process_started_unix_s() -> float:

@@ -42,8 +42,8 @@ def list_input(path: str, out: str) -> tuple[Path, list[Listed]]:
     if not files:
         msg = f"input.path: expected Parquet files (*.parquet), and found none at {where}"
         raise JobError(msg)
-    if where.is_dir():
-        _refuse_nested_output(where, local_path(out, "output.path"))
+    if where.is_dir() or "**" in where.parts:
+        _refuse_nested_output(base, local_path(out, "output.path"))
     return base, sorted((_listed(base, file) for file in files), key=lambda entry: entry.relative)
 
 

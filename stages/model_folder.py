@@ -57,7 +57,7 @@ def open_model_folder(spec: ModelSpec) -> ModelFolder:
             "transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)."
         )
         raise JobError(msg)
-    modules = _modules(path)
+    modules = _modules(path) if spec.factory is None else []
     return ModelFolder(
         path=path,
         config=config,

@@ -28,16 +28,19 @@ def model_texts(table: pa.Table, columns: Sequence[str]) -> Texts:
     faults = {row: reason for part in parts for row, reason in part.faults.items()}
     if len(parts) == 1:
         return parts[0]
+    return Texts(_blanked(_joined([part.values for part in parts]), faults), faults)
+
+
+def _joined(columns: list[pa.LargeStringArray]) -> pa.LargeStringArray:
+    """Join by a space, nulls left out; null where all are."""
+    nothing = pc.is_null(columns[0])
+    for column in columns[1:]:
+        nothing = pc.and_(nothing, pc.is_null(column))
+    # `skip` would leave a row of nulls out of the result, and misalign all that follow.
+    first = pc.if_else(nothing, pa.scalar("", pa.large_string()), columns[0])
     separator = pa.scalar(" ", pa.large_string())
-    values = pc.binary_join_element_wise(
-        *(part.values for part in parts), separator, null_handling="skip"
-    )
-    all_null = [pc.is_null(part.values) for part in parts]
-    nothing = all_null[0]
-    for other in all_null[1:]:
-        nothing = pc.and_(nothing, other)
-    values = pc.if_else(nothing, pa.scalar(None, pa.large_string()), values)
-    return Texts(_blanked(values, faults), faults)
+    joined = pc.binary_join_element_wise(first, *columns[1:], separator, null_handling="skip")
+    return pc.if_else(nothing, pa.scalar(None, pa.large_string()), joined)
 
 
 def _valid_text(column: pa.ChunkedArray) -> Texts:

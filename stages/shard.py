@@ -120,7 +120,7 @@ def _output(
 def _write(
     shard: Shard, place: Workplace, table: pa.Table, faults: Mapping[int, str], report: ShardReport
 ) -> PartFile | None:
-    list_faults(place.out, shard, faults)
+    errors_sha256 = list_faults(place.out, shard, faults)
     tmp = own_tmp(place.out)
     tmp_file = encode(table, tmp, place.header.job.output.compression, report)
-    return commit(tmp_file, place.out, shard.part, report, tmp)
+    return commit(tmp_file, place.out, shard.part, report, errors_sha256, tmp)

@@ -51,8 +51,15 @@ def clean_tmp(out: Path) -> None:
     for name in names_in(out / layout.TMP):
         host, _, pid = name.rpartition("-")
         ours = host == socket.gethostname() and pid.isdigit()
-        if ours and (int(pid) == os.getpid() or not psutil.pid_exists(int(pid))):
+        if ours and (int(pid) == os.getpid() or not _lives(int(pid))):
             shutil.rmtree(out / layout.TMP / name)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def create(path: Path, data: bytes, tmp: Path) -> bool:

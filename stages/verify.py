@@ -95,7 +95,7 @@ def _check_part(out: Path, plan: Plan, shard: Shard, file: Path) -> Rows:
             _fault(shard, f"its {name} says {_say(claimed)}, its columns say {_say(rows)}")
     if not rows.adds_up:
         _fault(shard, f"rows are lost: {_say(rows)}")
-    listed = _listed_errors(out, shard)
+    listed = _listed_errors(out, shard, record.errors_sha256)
     if listed != rows.errors:
         _fault(shard, f"{rows.errors} rows have an error, and {listed} are listed")
     return rows
@@ -117,8 +117,10 @@ def _count(file: Path, shard: Shard, *, drop: bool) -> Rows:
     return Rows(in_=shard.rows, good=good, null=null, errors=errors)
 
 
-def _listed_errors(out: Path, shard: Shard) -> int:
-    file = out / layout.errors_path(shard.part)
+def _listed_errors(out: Path, shard: Shard, sha256: str | None) -> int:
+    if sha256 is None:
+        return 0
+    file = out / layout.errors_path(shard.part, sha256)
     return len(file.read_bytes().splitlines()) if file.is_file() else 0
 
 

@@ -216,9 +216,9 @@ def tiny_run(tmp_path, make_job, make_resolved, tiny_model, tiny_encoder):
     from headrace.stages.ledger import WorkerLedger
     from headrace.stages.model_folder import open_model_folder
     from headrace.stages.plan import draw_plan, write_plan
-    from headrace.stages.workplace import Workplace
     from headrace.stages.survey import survey
     from headrace.stages.tokenize import load_tokenizer
+    from headrace.stages.workplace import Workplace
 
     source = tmp_path / "in"
     source.mkdir()

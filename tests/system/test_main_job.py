@@ -92,7 +92,7 @@ def test_readers_see_every_row_once(minilm_run):
     out = minilm_run[0].folder / "out"
     assert pyarrow.dataset.dataset(out).count_rows() == ROWS
     query = f"select count(*), count(embedding) from read_parquet('{out}/*.parquet')"
-    assert duckdb.sql(query).fetchone() == (ROWS, ROWS - 1)
+    assert duckdb.sql(query).fetchall() == [(ROWS, ROWS - 1)]
     assert pl.read_parquet(f"{out}/*.parquet").height == ROWS
 
 
