@@ -20,6 +20,9 @@ from headrace.schemas.verify import Verification
 
 ValueT = TypeVar("ValueT", bound=BaseModel)
 NOTEBOOK_WIDTH = 100
+OVERLAP_NOTE = Text(
+    "Shards overlap: one waits for the device or is written while another is computed.", style="dim"
+)
 
 
 @dataclass(frozen=True)
@@ -92,21 +95,25 @@ def run_view(run: RunReport) -> RenderableType:
 
 def report_view(run: RunReport) -> RenderableType:
     """The bill: how it ended, where the time of the shards went, and the ledger."""
-    return Group(run_view(run), _spans_table(run.tally.seconds), _ledger_table(run))
+    return Group(
+        run_view(run), "", _spans_table(run.tally.seconds), OVERLAP_NOTE, "", _ledger_table(run)
+    )
 
 
 def _spans_table(seconds: Seconds) -> Table:
-    table = Table(title="Where the shards' time went (spans overlap)", title_justify="left")
+    """Shares are of the work: a shard that waits for the device costs nothing by waiting."""
+    table = Table(title="Where the shards' time went", title_justify="left")
     table.add_column("span")
     table.add_column("seconds", justify="right")
     table.add_column("share", justify="right")
-    values = seconds.model_dump()
+    values: dict[str, float | None] = seconds.model_dump()
+    waited_s = values.pop("wait_s")
     total = sum(value for value in values.values() if value is not None)
     for name, value in values.items():
         share = "" if value is None or not total else f"{value / total:.1%}"
-        table.add_row(
-            name.removesuffix("_s"), "unknown" if value is None else f"{value:,.2f}", share
-        )
+        figure = "unknown" if value is None else f"{value:,.2f}"
+        table.add_row(name.removesuffix("_s"), figure, share)
+    table.add_row("(waiting)", f"{waited_s or 0.0:,.2f}", "")
     return table
 
 

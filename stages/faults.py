@@ -11,10 +11,10 @@ from headrace.stages.store import create, own_tmp
 
 
 def list_faults(out: Path, shard: Shard, faults: Mapping[int, str]) -> str | None:
-    """Write `_headrace/errors/<part>.<sha256>.jsonl`: a line for each guilty row.
+    """Write `_headrace/errors/<part>.<sha256>.jsonl`, a line for each guilty row.
 
-    A line says file, row group, row in it, and reason. The name holds the list's digest and the commit record names it, so that an attempt that loses
-    can't replace the winner's list.
+    A line says file, row group, row in it, and reason. The name holds the list's digest and the
+    commit record names it, so that an attempt that loses can't replace the winner's list.
 
     Args:
         out: the output folder.

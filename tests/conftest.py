@@ -159,6 +159,37 @@ def make_resolved():
     return make
 
 
+@pytest.fixture(scope="session")
+def make_report():
+    """Make a shard's report; a field of its tally may be given by name too."""
+    from headrace.schemas.report import DeviceUse, ShardReport, Tally
+
+    def make(**changes):
+        tally = {key: changes.pop(key) for key in list(changes) if key in Tally.model_fields}
+        known = {
+            "shard": 0,
+            "shard_id": "00000000",
+            "job_fingerprint": "job",
+            "input_fingerprint": "input",
+            "invocation": "unit",
+            "worker": "unit-host-1",
+            "attempt": 1,
+            "device": "cpu",
+            "precision": "fp32",
+            "started": "2026-01-01T00:00:00+00:00",
+            "tally": Tally(**{"shards": 1, **tally}),
+            "latency": None,
+            "device_use": DeviceUse(
+                name="cpu", utilization=None, peak_memory_bytes=None, energy_wh=None
+            ),
+            "price": None,
+            "versions": {},
+        }
+        return ShardReport(**known | changes)
+
+    return make
+
+
 @dataclasses.dataclass
 class TinyRun:
     """An output folder that the stages themselves made, and what it was made from."""
@@ -187,19 +218,22 @@ class TinyRun:
     def succeed(self):
         (self.out / layout.SUCCESS).touch()
 
-    def recommit(self, index, *, table=None, report=None):
+    def recommit(self, index, *, table=None, report=None, errors_sha256=None):
         """Replace a part by other contents, committed as if they were right."""
-        from headrace.stages.commit import commit
+        from headrace.stages.commit import CommitRecord, commit
         from headrace.stages.encode import encode
         from headrace.stages.holding import read_footer_report
-        from headrace.stages.store import own_tmp
+        from headrace.stages.store import file_sha256, own_tmp, read_json
 
         old = self.part(index)
-        table = pq.ParquetFile(old).read() if table is None else table
+        record = self.out / layout.commit_path(old.name, file_sha256(old))
+        listed = errors_sha256 or read_json(record, CommitRecord).errors_sha256
+        table = pq.read_table(old, partitioning=None) if table is None else table
         report = read_footer_report(old) if report is None else report
         old.unlink()
         tmp = own_tmp(self.out)
-        return commit(encode(table, tmp, "zstd", report), self.out, old.name, report, tmp)
+        tmp_file = encode(table, tmp, "zstd", report)
+        return commit(tmp_file, self.out, old.name, report, listed, tmp)
 
 
 TEXTS = (

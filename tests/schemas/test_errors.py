@@ -38,7 +38,6 @@ def test_exit_codes_are_those_of_the_manual():
         "UNEXPECTED": 1,
         "BAD_JOB": 2,
         "FAILED": 3,
-        "BUDGET": 4,
         "OTHER_RUN": 5,
         "FAULTY": 6,
         "INTERRUPTED": 130,

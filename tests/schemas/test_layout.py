@@ -18,7 +18,7 @@ def test_everything_but_data_starts_with_an_underscore():
         layout.DAMAGED,
         layout.report_path(part),
         layout.commit_path(part, "ab"),
-        layout.errors_path(part),
+        layout.errors_path(part, "ab"),
     ]
     assert all(path.startswith("_") for path in paths)
     assert len(set(paths)) == len(paths)
@@ -28,4 +28,4 @@ def test_the_paths_of_a_part_carry_its_name():
     part = layout.part_name(1, "1f3a9c07")
     assert layout.report_path(part) == f"_headrace/reports/{part}.json"
     assert layout.commit_path(part, "ab") == f"_headrace/commits/{part}.ab.json"
-    assert layout.errors_path(part) == f"_headrace/errors/{part}.jsonl"
+    assert layout.errors_path(part, "ab") == f"_headrace/errors/{part}.ab.jsonl"

@@ -79,7 +79,7 @@ def test_a_worker_that_dies_once_costs_an_attempt_only(tmp_path, cli):
     # The gate and the one-row probe must not die: the marker stands until the plan is written.
     marker.touch()
     running = cli.start(job, "--set", "model.options.sleep_s=0.05")
-    wait_for(lambda: (tmp_path / "out/_headrace/plan-0000.parquet").exists())
+    wait_for((tmp_path / "out/_headrace/plan-0000.parquet").exists)
     marker.unlink()
     stdout, stderr = running.communicate(timeout=120)
     assert running.returncode == 0, stderr

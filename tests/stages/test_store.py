@@ -1,0 +1,159 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace.schemas import layout
+from headrace.schemas.errors import DamagedError, JobError
+from headrace.schemas.report import Rows
+from headrace.stages.store import (
+    as_json,
+    canonical,
+    clean_tmp,
+    create,
+    digest,
+    file_sha256,
+    local_path,
+    names_in,
+    own_tmp,
+    publish,
+    read_json,
+    replace,
+)
+
+
+@pytest.fixture
+def tmp(tmp_path):
+    return own_tmp(tmp_path)
+
+
+def test_local_paths_are_absolute_and_keep_links(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert local_path("link/x", "k") == tmp_path / "link/x"
+    assert local_path("a/../b", "k") == tmp_path / "b"
+    assert local_path("~/x", "k") == tmp_path / "home/x"
+    assert local_path("/x", "k") == Path("/x")
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/x", "gs://b", "https://host/x", "file:///x"])
+def test_urls_are_refused_with_their_key(url):
+    with pytest.raises(JobError, match=r"some\.key: expected a path on this machine.*"):
+        local_path(url, "some.key")
+
+
+def test_create_is_exclusive(tmp_path, tmp):
+    assert create(tmp_path / "deep/er/a", b"first", tmp)
+    assert not create(tmp_path / "deep/er/a", b"second", tmp)
+    assert (tmp_path / "deep/er/a").read_bytes() == b"first"
+    assert list(tmp.iterdir()) == []
+
+
+def test_publish_moves_a_file_or_drops_it(tmp_path, tmp):
+    for content, created in ((b"first", True), (b"second", False)):
+        file = tmp / "file"
+        file.write_bytes(content)
+        assert publish(file, tmp_path / "a") is created
+        assert not file.exists()
+    assert (tmp_path / "a").read_bytes() == b"first"
+
+
+def test_replace_takes_the_place_of_what_was_there(tmp_path, tmp):
+    for content in (b"first", b"second"):
+        replace(tmp_path / "deep/a", content, tmp)
+        assert (tmp_path / "deep/a").read_bytes() == content
+    assert list(tmp.iterdir()) == []
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path, tmp):
+    target, stop, seen = tmp_path / "a.json", threading.Event(), []
+    texts = [json.dumps([number] * 20_000).encode() for number in range(2)]
+    replace(target, texts[0], tmp)
+
+    def read():
+        while not stop.is_set():
+            seen.append(target.read_bytes() in texts)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for at in range(60):
+        replace(target, texts[at % 2], tmp)
+    stop.set()
+    reader.join()
+    assert len(seen) > 1
+    assert all(seen)
+
+
+def test_temporary_files_have_a_folder_for_each_process(tmp_path):
+    folder = own_tmp(tmp_path)
+    assert folder == tmp_path / layout.TMP / f"{socket.gethostname()}-{os.getpid()}"
+    assert folder.is_dir()
+    assert own_tmp(tmp_path) == folder
+
+
+def test_cleaning_keeps_what_living_processes_and_other_hosts_hold(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        host = socket.gethostname()
+        names = {
+            "own": f"{host}-{os.getpid()}",
+            "living": f"{host}-{process.pid}",
+            "elsewhere": f"not-{host}-{process.pid}",
+            "odd": "readme",
+        }
+        for name in names.values():
+            (tmp_path / layout.TMP / name).mkdir(parents=True)
+            (tmp_path / layout.TMP / name / "file").touch()
+        clean_tmp(tmp_path)
+        assert list(names_in(tmp_path / layout.TMP)) == sorted(
+            names[key] for key in ("living", "elsewhere", "odd")
+        )
+        assert (tmp_path / layout.TMP / names["living"] / "file").exists()
+        process.communicate(b"\n")
+    clean_tmp(tmp_path)  # it is dead now, and reaped
+    assert names["living"] not in list(names_in(tmp_path / layout.TMP))
+    assert names["elsewhere"] in list(names_in(tmp_path / layout.TMP))
+
+
+def test_cleaning_an_output_without_temporary_files_does_nothing(tmp_path):
+    clean_tmp(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_values_survive_json(tmp_path):
+    rows = Rows(in_=3, good=1, null=1, errors=1)
+    (tmp_path / "a").write_bytes(as_json(rows))
+    assert (tmp_path / "a").read_bytes().endswith(b"}\n")
+    assert read_json(tmp_path / "a", Rows) == rows
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"in": "many"}', b'{"more": 1}', b"\xff", b"[]"])
+def test_another_content_is_damage(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(DamagedError, match=r"a\.json: expected a Rows"):
+        read_json(tmp_path / "a.json", Rows)
+
+
+def test_equal_data_has_one_text_and_one_digest():
+    assert canonical({"b": [1, None, True], "a": "ü"}) == '{"a":"ü","b":[1,null,true]}'.encode()
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    assert digest(["a", "bc"]) != digest(["ab", "c"])
+    assert len(digest(None)) == 64
+
+
+def test_a_file_s_digest_is_sha256(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert file_sha256(tmp_path / "a").startswith("ba7816bf8f01cfea414140de5dae2223")
+
+
+def test_names_come_sorted_and_none_without_a_folder(tmp_path):
+    for name in ("b", "a", ".c"):
+        (tmp_path / name).touch()
+    assert list(names_in(tmp_path)) == [".c", "a", "b"]
+    assert list(names_in(tmp_path / "none")) == []
