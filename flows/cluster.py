@@ -15,6 +15,7 @@ from headrace.stages.device_thread import own_cores
 # Read and tokenize the next shard, compute this one, write the last one.
 THREADS_PER_WORKER = 3
 START_DEADLINE_S = 60
+CONNECT_DEADLINE_S = 15
 ORPHAN_DEADLINE = "5 minutes"
 
 
@@ -86,7 +87,7 @@ def _wait_for_workers(client: Client, count: int) -> None:
 
 def _existing(address: str) -> Iterator[Cluster]:
     try:
-        client = Client(address, timeout=START_DEADLINE_S)
+        client = Client(address, timeout=CONNECT_DEADLINE_S)
     except (OSError, ValueError) as error:
         msg = f"--scheduler: expected a Dask scheduler at {address}, got: {error}"
         raise JobError(msg) from error

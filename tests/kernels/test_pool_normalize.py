@@ -61,7 +61,9 @@ def test_what_stands_in_padding_does_not_matter(pooling, poison):
 
 def test_a_sum_that_bf16_can_not_hold_is_taken_in_float32():
     hidden = torch.full((1, 1_000, 1), 1.0078125, dtype=torch.bfloat16)
-    assert pool(hidden, mask_of([1_000], 1_000), "mean").item() == pytest.approx(1.0078125, rel=1e-6)
+    assert pool(hidden, mask_of([1_000], 1_000), "mean").item() == pytest.approx(
+        1.0078125, rel=1e-6
+    )
 
 
 def test_vectors_are_scaled_to_length_one():

@@ -83,9 +83,7 @@ def test_a_conflict_names_column_types_and_both_files(unify):
 def test_hive_folders_become_text_columns_at_the_end(unify):
     table = pa.table({"text": ["one"]})
     schema = unify(year_is_2024__day_is_01__a=table, year_is_2025__b=table)
-    assert schema == pa.schema(
-        [("text", pa.string()), ("year", pa.string()), ("day", pa.string())]
-    )
+    assert schema == pa.schema([("text", pa.string()), ("year", pa.string()), ("day", pa.string())])
 
 
 def test_a_hive_folder_must_not_hide_a_column(unify):

@@ -8,11 +8,6 @@ from headrace.stages.device_thread import DeviceThread, own_cores
 from headrace.stages.ledger import WorkerLedger
 
 
-@pytest.fixture
-def device():
-    return DeviceThread(1)
-
-
 def test_all_work_runs_on_one_thread_of_its_own(device):
     names = {device.run(lambda: threading.current_thread().name) for _ in range(3)}
     assert len(names) == 1
@@ -45,9 +40,7 @@ def test_a_shard_is_charged_while_it_holds_the_device_and_not_while_it_waits(dev
         return "one"
 
     results = {}
-    first = threading.Thread(
-        target=lambda: results.update(one=device.run_for(ledger, one, hold))
-    )
+    first = threading.Thread(target=lambda: results.update(one=device.run_for(ledger, one, hold)))
     first.start()
     held.wait(20)
     before = ledger.charged(two)

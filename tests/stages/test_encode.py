@@ -80,7 +80,9 @@ def test_a_shard_without_rows_can_be_encoded(tmp_path, table, make_report):
 
 def test_row_groups_are_bounded(tmp_path, make_report):
     rows = ROW_GROUP_ROWS + 10
-    table = pa.table({"n": pa.nulls(rows, pa.int8()), "headrace_error": pa.nulls(rows, pa.string())})
+    table = pa.table(
+        {"n": pa.nulls(rows, pa.int8()), "headrace_error": pa.nulls(rows, pa.string())}
+    )
     metadata = pq.read_metadata(encode(table, tmp_path, "zstd", make_report()))
     assert [metadata.row_group(at).num_rows for at in range(2)] == [ROW_GROUP_ROWS, 10]
 

@@ -16,9 +16,9 @@ SHAPES = (Shape(length=8, rows=(64, 32, 16, 8)), Shape(length=32, rows=(16, 8, 4
 class Bench:
     """A model that gives each row its own number, and what became of the rows."""
 
-    def __init__(self, *, raises=(), nan=(), spoils=(), max_tokens=10**9, error=ValueError("x")):
+    def __init__(self, *, raises=(), nan=(), spoils=(), max_tokens=10**9, error=None):
         self.raises, self.nan, self.spoils = set(raises), set(nan), set(spoils)
-        self.max_tokens, self.error = max_tokens, error
+        self.max_tokens, self.error = max_tokens, error or ValueError("x")
         self.ran, self.placed = [], {}
 
     def infer(self, batch):
@@ -42,7 +42,9 @@ class Bench:
 
     def run(self, rows=1_000, length=5, shapes=SHAPES):
         lengths = np.full(rows, length, np.int64)
-        outcome = run_batches(make_batches(np.arange(rows), lengths, shapes), self.infer, self.place)
+        outcome = run_batches(
+            make_batches(np.arange(rows), lengths, shapes), self.infer, self.place
+        )
         assert all(value == row for row, value in self.placed.items())
         assert outcome.good == len(self.placed)
         assert set(self.placed) | set(outcome.faults) == set(range(rows))
@@ -156,9 +158,7 @@ def test_another_runtime_error_is_no_memory_fault():
 def test_a_row_too_large_alone_is_a_fault_with_its_reason():
     bench = Bench(max_tokens=16)
     lengths = np.array([5] * 8 + [30] * 2, np.int64)
-    outcome = run_batches(
-        make_batches(np.arange(10), lengths, SHAPES), bench.infer, bench.place
-    )
+    outcome = run_batches(make_batches(np.arange(10), lengths, SHAPES), bench.infer, bench.place)
     assert outcome.faults == dict.fromkeys((8, 9), "OutOfMemoryError in forward")
     assert set(bench.placed) == set(range(8))
 

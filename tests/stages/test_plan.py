@@ -26,7 +26,11 @@ def source(tmp_path):
 @pytest.fixture
 def look(source, make_job, tiny_model):
     def make(**changes):
-        known = {"input__path": str(source), "model__path": str(tiny_model), "shards__target_rows": 4}
+        known = {
+            "input__path": str(source),
+            "model__path": str(tiny_model),
+            "shards__target_rows": 4,
+        }
         return survey(make_job(**known | changes))
 
     return make
@@ -132,7 +136,9 @@ def test_a_changed_input_file_is_named(source, out, planned, look):
     assert snapshot(out) == before
 
 
-def test_a_copy_of_the_input_at_another_place_is_the_same_input(source, tmp_path, out, planned, look):
+def test_a_copy_of_the_input_at_another_place_is_the_same_input(
+    source, tmp_path, out, planned, look
+):
     copy = tmp_path / "moved" / "in"
     copy.mkdir(parents=True)
     for file in source.iterdir():

@@ -9,9 +9,9 @@ BAD = b"bad \xff\xfe byte"
 def unchecked(values, kind=None):
     """Make text of bytes that nobody checked, as Parquet does."""
     kind = kind or pa.string()
-    return pa.array(values, pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()).view(
-        kind
-    )
+    return pa.array(
+        values, pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()
+    ).view(kind)
 
 
 def texts(columns, names=None):
@@ -34,7 +34,9 @@ KINDS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8
 def test_every_kind_of_text_gives_the_same_texts(kind):
     values = ["one", None, "", "one", "a longer text that no view holds inline"]
     column = pa.array(values, pa.string())
-    column = column.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else column.cast(kind)
+    column = (
+        column.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else column.cast(kind)
+    )
     assert texts({"a": column}) == (values, {})
 
 
@@ -60,7 +62,9 @@ def test_a_bad_byte_in_a_dictionary_costs_the_rows_that_use_it():
 
 
 def test_rows_are_counted_across_chunks():
-    column = pa.chunked_array([unchecked([b"one"]), unchecked([b"two", BAD]), unchecked([b"three"])])
+    column = pa.chunked_array(
+        [unchecked([b"one"]), unchecked([b"two", BAD]), unchecked([b"three"])]
+    )
     assert texts({"a": column}) == (["one", "two", None, "three"], {2: BAD_UTF8})
 
 

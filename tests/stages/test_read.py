@@ -1,5 +1,6 @@
 import datetime as dt
 import decimal
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -113,8 +114,7 @@ def test_any_cut_concatenates_to_the_whole(folder, cuts):
     file = folder / "a.parquet"
     edges = sorted({0, *cuts, 20, 40, ROWS})
     pieces = [
-        Slice("a.parquet", start // 20, start % 20, end - start)
-        for start, end in zip(edges, edges[1:], strict=False)
+        Slice("a.parquet", start // 20, start % 20, end - start) for start, end in pairwise(edges)
     ]
     columns = ["big", "text", "kind", "tags"]
     table = read_slices(folder, pieces, schema_of(file), columns)

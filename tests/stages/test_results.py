@@ -82,7 +82,9 @@ def test_reasons_of_no_row():
     assert reasons_column(0, np.array([], np.int64), {}).type == pa.string()
 
 
-PASSED = pa.table({"id": [10, 11, 12], "text": ["a", None, "c"]}).replace_schema_metadata({"k": "v"})
+PASSED = pa.table({"id": [10, 11, 12], "text": ["a", None, "c"]}).replace_schema_metadata(
+    {"k": "v"}
+)
 REASONS = pa.array([None, NULL_INPUT, "ValueError in forward"])
 RESULTS = {"embedding": pa.array([[1.0], None, None], pa.list_(pa.float32(), 1))}
 

@@ -49,9 +49,7 @@ def test_the_grid_pads_as_little_as_the_best_of_all_grids(lengths, max_shapes, m
     assert padded(lengths, chosen) == best_by_force(lengths, **limits)
 
 
-@given(
-    lengths=st.lists(st.integers(1, 24), min_size=1, max_size=30), max_shapes=st.integers(1, 5)
-)
+@given(lengths=st.lists(st.integers(1, 24), min_size=1, max_size=30), max_shapes=st.integers(1, 5))
 def test_the_same_when_rows_are_as_long_as_they_may_be(lengths, max_shapes):
     lengths = [*lengths, 24]
     limits = {"max_length": 24, "max_shapes": max_shapes, "multiple": 1}

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,9 @@ BIG = 10**9
 
 def footer(name, *groups):
     """Describe a file by its row groups: rows, or (rows, bytes)."""
-    sizes = [RowGroup(*group) if isinstance(group, tuple) else RowGroup(group, 0) for group in groups]
+    sizes = [
+        RowGroup(*group) if isinstance(group, tuple) else RowGroup(group, 0) for group in groups
+    ]
     rows = sum(group.rows for group in sizes)
     file = InputFile(path=name, size_bytes=1, footer_sha256="f", rows=rows)
     return Footer(Listed(Path(name), name, ()), file, pa.schema([]), tuple(sizes))
@@ -143,35 +146,29 @@ def test_every_row_comes_once_in_order_and_no_shard_is_too_large(files, rows, si
         for at, groups in enumerate(files)
         for group, (count, _) in enumerate(groups)
         for row in range(count)
-    ][:limit]
-    assert [row for part in as_rows(shards) for row in part] == expected
+    ]
+    assert [row for part in as_rows(shards) for row in part] == expected[:limit]
     assert len({shard.id for shard in shards}) == len(shards)
+
+    def group_of(piece):
+        return files[int(piece.path[0])][piece.row_group]
+
+    def weigh(piece):
+        group_rows, group_bytes = group_of(piece)
+        return group_bytes * piece.rows // group_rows
+
     for shard in shards:
         assert shard.rows <= rows
-        parts = [files[int(p.path[0])][p.row_group] for p in shard.slices]
-        taken = sum(
-            group_bytes * piece.rows // group_rows
-            for piece, (group_rows, group_bytes) in zip(shard.slices, parts, strict=True)
-        )
-        assert taken <= size or shard.rows == 1
-        for piece, (group_rows, group_bytes) in zip(shard.slices, parts, strict=True):
-            was_cut = piece.rows < group_rows
-            assert not was_cut or group_rows > rows or group_bytes > size or limit is not None
-    for before, after in zip(shards, shards[1:], strict=False):
-        first, (group_rows, group_bytes) = after.slices[0], files[int(after.slices[0].path[0])][
-            after.slices[0].row_group
-        ]
-        assert (
-            before.rows + first.rows > rows
-            or sum(
-                files[int(p.path[0])][p.row_group][1]
-                * p.rows
-                // files[int(p.path[0])][p.row_group][0]
-                for p in before.slices
-            )
-            + group_bytes * first.rows // group_rows
-            > size
-        ), "the next piece would have fitted"
+        assert sum(map(weigh, shard.slices)) <= size or shard.rows == 1
+        for piece in shard.slices:
+            group_rows, group_bytes = group_of(piece)
+            too_large = group_rows > rows or group_bytes > size
+            assert piece.rows == group_rows or too_large or limit is not None
+    for before, after in pairwise(shards):
+        first = after.slices[0]
+        fits = before.rows + first.rows <= rows
+        fits = fits and sum(map(weigh, before.slices)) + weigh(first) <= size
+        assert not fits, "the shard before had room for it"
 
 
 def test_real_footers_can_be_cut(tmp_path, footers_of):

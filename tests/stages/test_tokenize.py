@@ -1,4 +1,5 @@
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ def text_array(values):
 
 def rows_of(tokens):
     edges = tokens.offsets
-    return [tokens.ids[a:b].tolist() for a, b in zip(edges, edges[1:], strict=False)]
+    return [tokens.ids[a:b].tolist() for a, b in pairwise(edges)]
 
 
 TEXTS = ["a headrace keeps a turbine full", "", "Ünïcode 🎉 中文", "x" * 300, "one two " * 200]
@@ -86,7 +87,9 @@ def test_more_rows_than_go_in_at_once_keep_their_order(tokenizer):
     words = ["one", "two", "three", "four four", None]
     values = [words[at % 5] for at in range(2 * ROWS_AT_ONCE + 7)]
     tokens = tokenize(text_array(values), tokenizer, lowercase=False)
-    alone = dict(zip(words, rows_of(tokenize(text_array(words), tokenizer, lowercase=False)), strict=True))
+    alone = dict(
+        zip(words, rows_of(tokenize(text_array(words), tokenizer, lowercase=False)), strict=True)
+    )
     assert rows_of(tokens) == [alone[value] for value in values]
 
 

@@ -35,8 +35,10 @@ def parts(folder):
 
 
 def test_killed_in_mid_run_then_the_same_command(tmp_path, cli):
-    table = demo_rows(1_000)
-    job = write_job(tmp_path, table, model={"precision": "fp32"}, shards={"target_rows": 100})
+    table = demo_rows(400)
+    job = write_job(
+        tmp_path, table, model={"max_length": 24}, shards={"target_rows": 40}, row_group_size=40
+    )
     killed = cli.start(job)
     wait_for(lambda: len(parts(tmp_path)) >= 3)
     kill_group(killed)

@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 
 import duckdb
 import numpy as np
@@ -14,6 +13,9 @@ import pytest
 from cli_support import Cli, demo_rows, read_output, tiny, tree, write_job
 
 ROWS = 500
+FEWER_ROWS = 120
+# One run of 500 rows serves most tests here: they stay on one process.
+pytestmark = pytest.mark.xdist_group("minilm")
 
 
 @pytest.fixture(scope="module")
@@ -182,20 +184,24 @@ def test_a_damaged_part_is_named_and_only_it_is_redone(tmp_path, cli):
     assert len(list((tmp_path / "out/_headrace/damaged").iterdir())) == 1
 
 
+def cosines(exact, other):
+    """The cosines of an output's rows to the first rows of the fp32 output."""
+    right = read_output(other)["embedding"].to_pylist()
+    left = read_output(exact)["embedding"].to_pylist()[: len(right)]
+    assert len(right) == FEWER_ROWS
+    return [float(np.dot(a, b)) for a, b in zip(left, right, strict=True) if a is not None]
+
+
 def test_auto_precision_is_close_to_fp32(minilm_run, tmp_path):
     cli, job, _, _ = minilm_run
     out = tmp_path / "auto"
-    run = cli.run(job, "--set", "model.precision=auto", "--set", f"output.path={out}")
+    overrides = ("--set", "model.precision=auto", "--set", f"output.path={out}")
+    run = cli.run(job, *overrides, "--limit", FEWER_ROWS)
     assert run.rc == 0, run.stderr
     plan = json.loads((out / "_headrace/plan.json").read_text())
     assert plan["road"]["precision"] in {"fp32", "bf16"}
     assert plan["road"]["reason"]
-    exact, auto = read_output(cli.folder / "out"), read_output(out)
-    valid = np.array([row is not None for row in exact["embedding"].to_pylist()])
-    left = np.array([row for row in exact["embedding"].to_pylist() if row is not None])
-    right = np.array([row for row in auto["embedding"].to_pylist() if row is not None])
-    assert valid.sum() == ROWS - 1
-    assert (left * right).sum(1).min() >= 0.999
+    assert min(cosines(cli.folder / "out", out)) >= 0.999
 
 
 def test_bf16_is_close_to_fp32(minilm_run, tmp_path):
@@ -203,12 +209,7 @@ def test_bf16_is_close_to_fp32(minilm_run, tmp_path):
     cli, job, _, _ = minilm_run
     out = tmp_path / "bf16"
     overrides = ("--set", "model.precision=bf16", "--set", f"output.path={out}")
-    run = cli.run(job, *overrides, "--set", "shards.target_rows=500")
+    run = cli.run(job, *overrides, "--limit", FEWER_ROWS)
     assert run.rc == 0, run.stderr
-    left = read_output(cli.folder / "out")["embedding"].to_pylist()
-    right = read_output(out)["embedding"].to_pylist()
-    pairs = [(a, b) for a, b in zip(left, right, strict=True) if a is not None]
-    cosine = [float(np.dot(a, b)) for a, b in pairs]
-    assert 0.999 <= min(cosine) < 1.0
-    assert left != right
-    shutil.rmtree(out)
+    # Above: close. Below: not the fp32 road under another name.
+    assert 0.999 <= min(cosines(cli.folder / "out", out)) < 0.999999

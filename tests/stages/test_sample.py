@@ -1,0 +1,74 @@
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.schemas.plan import Shard, Slice
+from headrace.stages.sample import ROWS, SLICES, sample_slices, sample_texts
+
+SCHEMA = pa.schema([("text", pa.string())])
+
+
+def shards(*counts):
+    pieces = [[Slice(f"{at}", at, 0, 10) for at in range(count)] for count in counts]
+    return [Shard(index, "id", tuple(each)) for index, each in enumerate(pieces)]
+
+
+def test_slices_are_spread_from_the_first_to_the_last():
+    everything = [piece for shard in shards(50, 51) for piece in shard.slices]
+    chosen = sample_slices(shards(50, 51))
+    assert len(chosen) == SLICES
+    assert (chosen[0], chosen[-1]) == (everything[0], everything[-1])
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 8])
+def test_few_slices_are_all_taken_once(count):
+    assert sample_slices(shards(count)) == list(shards(count)[0].slices)
+
+
+def test_nothing_gives_no_slice():
+    assert sample_slices([]) == []
+    assert sample_slices(shards(0)) == []
+
+
+@pytest.fixture
+def write(tmp_path):
+    def make(values):
+        pq.write_table(pa.table({"text": pa.array(values, pa.string())}), tmp_path / "a.parquet")
+        return tmp_path
+
+    return make
+
+
+def test_a_small_input_is_read_whole_without_nulls_and_faults(tmp_path):
+    raw = pa.array([b"one", None, b"\xff", b"", b"two"]).view(pa.string())
+    pq.write_table(pa.table({"text": raw}), tmp_path / "a.parquet")
+    texts = sample_texts(tmp_path, [Slice("a.parquet", 0, 0, 5)], SCHEMA, ["text"])
+    assert texts.type == pa.large_string()
+    assert texts.to_pylist() == ["one", "", "two"]
+
+
+def test_a_large_input_is_read_in_even_steps(write):
+    folder = write([str(at) for at in range(3 * ROWS)])
+    piece = Slice("a.parquet", 0, 0, 3 * ROWS)
+    texts = sample_texts(folder, [piece], SCHEMA, ["text"]).to_pylist()
+    assert texts == [str(at) for at in range(0, 3 * ROWS, 3)]
+
+
+def test_several_slices_share_the_sample(write):
+    folder = write([str(at) for at in range(2 * ROWS)])
+    pieces = [Slice("a.parquet", 0, 0, ROWS), Slice("a.parquet", 0, ROWS, ROWS)]
+    texts = sample_texts(folder, pieces, SCHEMA, ["text"])
+    assert len(texts) == ROWS
+    assert {int(text) >= ROWS for text in texts.to_pylist()} == {True, False}
+
+
+def test_no_slice_gives_no_text(tmp_path):
+    assert sample_texts(tmp_path, [], SCHEMA, ["text"]).to_pylist() == []
+
+
+def test_columns_are_joined_as_in_a_run(tmp_path):
+    table = pa.table({"a": ["one", None], "b": ["two", None]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    piece = Slice("a.parquet", 0, 0, 2)
+    texts = sample_texts(tmp_path, [piece], table.schema, ["b", "a", "b"])
+    assert texts.to_pylist() == ["two one two"]
