@@ -78,8 +78,7 @@ def _override(content: dict[str, Any], override: str) -> None:
 
 
 def _explain(where: tuple[int | str, ...], kind: str, message: str, value: object) -> str:
-    # pydantic puts the branches of a union into the location; the job's keys are those that exist.
-    path = [str(part) for part in where if not isinstance(part, str) or part.isidentifier()]
+    path = _path(where, unknown=kind == "extra_forbidden")
     key = ".".join(path)
     if kind == "extra_forbidden":
         return f"{key}: unknown key{_nearest(path)}"
@@ -88,6 +87,18 @@ def _explain(where: tuple[int | str, ...], kind: str, message: str, value: objec
     if key == "preprocess" and kind == "too_long":
         return "preprocess: expected an empty list; this version has no preprocessing steps"
     return f"{key}: {message[0].lower()}{message[1:]}, got {value!r:.80}"
+
+
+def _path(where: tuple[int | str, ...], *, unknown: bool) -> list[str]:
+    """Keep the job's own keys: pydantic puts the branches of a union into the location too."""
+    section: type[BaseModel] | None = Job
+    path = []
+    for at, part in enumerate(where):
+        field = section.model_fields.get(part) if section and isinstance(part, str) else None
+        if isinstance(part, int) or field or (unknown and at == len(where) - 1):
+            path.append(str(part))
+        section = _section_of(field.annotation) if field else section
+    return path
 
 
 def _nearest(path: list[str]) -> str:

@@ -4,9 +4,10 @@ The committed outputs are the truth. No retries, no stored results and no cache:
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
-from headrace.flows.run import Invocation, find_work, finished, run_shards
+from headrace.flows.run import Invocation, WaveStarted, find_work, finished, run_shards
 from headrace.flows.submit import Wave
 from headrace.schemas.errors import HeadraceError
 from headrace.schemas.report import RunReport
@@ -45,30 +46,12 @@ def run_with_prefect(call: Invocation) -> RunReport:
     return _flow_run(call, lambda started: run_shards(call, surveyed, plan, started))
 
 
-def _flow_run(call: Invocation, recipe: Any) -> RunReport:  # noqa: ANN401
-    from prefect import flow, task
-    from prefect.cache_policies import NO_CACHE
+def _flow_run(call: Invocation, recipe: Callable[[WaveStarted], RunReport]) -> RunReport:
+    from prefect import flow
     from prefect.states import Completed, Failed
     from prefect.task_runners import ThreadPoolTaskRunner
 
     outcome: list[RunReport | HeadraceError] = []
-    waves: dict[int, Wave] = {}
-
-    @task(
-        name="wave",
-        task_run_name="wave {index}",
-        retries=0,
-        persist_result=False,
-        cache_policy=NO_CACHE,
-    )
-    def wave(index: int, shards: int) -> Any:  # noqa: ANN401
-        """Wait for a wave's shards. The submission sets `done`, whatever happens."""
-        waves[index].done.wait()
-        failed = waves[index].failed
-        if failed or waves[index].left:
-            return Failed(message=f"failed: {failed}, not run: {waves[index].left}")
-        return Completed(message=f"{shards} shards committed")
-
     runner: Any = ThreadPoolTaskRunner(max_workers=WAVE_THREADS)
 
     @flow(
@@ -80,20 +63,14 @@ def _flow_run(call: Invocation, recipe: Any) -> RunReport:  # noqa: ANN401
         task_runner=runner,
     )
     def headrace(job: str, output: str) -> Any:  # noqa: ANN401, ARG001 - shown as its parameters
-        futures = []
-
-        def started(one: Wave) -> None:
-            waves[one.index] = one
-            futures.append(wave.submit(one.index, one.shards))
-
+        waves = _Waves()
         try:
-            report = recipe(started)
+            report = recipe(waves.started)
         except HeadraceError as error:
             outcome.append(error)
             return Failed(message=str(error))
         finally:
-            for future in futures:
-                future.wait()
+            waves.join()
         outcome.append(report)
         if report.status != "done":
             return Failed(message=f"{report.status}: {report.reason}")
@@ -105,3 +82,41 @@ def _flow_run(call: Invocation, recipe: Any) -> RunReport:  # noqa: ANN401
     if isinstance(outcome[0], HeadraceError):
         raise outcome[0]
     return outcome[0]
+
+
+class _Waves:
+    """One Prefect task run for each wave, from its first shard to its last."""
+
+    def __init__(self) -> None:
+        from prefect import task
+        from prefect.cache_policies import NO_CACHE
+
+        self._waves: dict[int, Wave] = {}
+        self._futures: list[Any] = []
+        settings: Any = task(
+            name="wave",
+            task_run_name="wave {index}",
+            retries=0,
+            persist_result=False,
+            cache_policy=NO_CACHE,
+        )
+        self._task = settings(self._wait)
+
+    def started(self, wave: Wave) -> None:
+        """Show a wave as running."""
+        self._waves[wave.index] = wave
+        self._futures.append(self._task.submit(wave.index, wave.shards))
+
+    def join(self) -> None:
+        """Let every task run end; the submission has set `done` on every wave by now."""
+        for future in self._futures:
+            future.wait()
+
+    def _wait(self, index: int, shards: int) -> Any:  # noqa: ANN401 - a Prefect state
+        from prefect.states import Completed, Failed
+
+        wave = self._waves[index]
+        wave.done.wait()
+        if wave.failed or wave.left:
+            return Failed(message=f"failed: {wave.failed}, not run: {wave.left}")
+        return Completed(message=f"{shards} shards committed")

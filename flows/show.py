@@ -71,25 +71,26 @@ def run_view(run: RunReport) -> RenderableType:
     """How a run ended: one block of lines."""
     table = _lines(f"headrace run {run.name!r}: {run.status}")
     if run.reason:
-        table.add_row("why", run.reason)
+        _row(table, "why", run.reason)
     _add_rows(table, run.rows)
     shards = run.shards
     done = f"{shards.committed} committed now, {shards.skipped} already there, of {shards.total}"
-    table.add_row("shards", f"{done}; {len(shards.failed)} failed" if shards.failed else done)
+    _row(table, "shards", f"{done}; {len(shards.failed)} failed" if shards.failed else done)
     for part, why in run.failures.items():
-        table.add_row("failed", f"{part}: {why}")
+        _row(table, "failed", f"{part}: {why}")
     if run.rows_per_s is not None:
         with_startup = run.rows_per_s * (run.seconds - run.startup_s) / run.seconds
-        table.add_row(
+        _row(
+            table,
             "speed",
             f"{run.rows_per_s:,.1f} rows/s after start-up, {with_startup:,.1f} rows/s with it",
         )
-    table.add_row("time", f"{run.seconds:,.1f} s, of which {run.startup_s:,.1f} s start-up")
-    table.add_row("device", f"{run.device}, {run.precision}")
+    _row(table, "time", f"{run.seconds:,.1f} s, of which {run.startup_s:,.1f} s start-up")
+    _row(table, "device", f"{run.device}, {run.precision}")
     if run.padding_share is not None:
-        table.add_row("tokens", f"{run.tokens:,}, and padding of {run.padding_share:.1%}")
-    table.add_row("cost", _money(run.cost))
-    table.add_row("output", run.output)
+        _row(table, "tokens", f"{run.tokens:,}, and padding of {run.padding_share:.1%}")
+    _row(table, "cost", _money(run.cost))
+    _row(table, "output", run.output)
     return table
 
 
@@ -112,8 +113,8 @@ def _spans_table(seconds: Seconds) -> Table:
     for name, value in values.items():
         share = "" if value is None or not total else f"{value / total:.1%}"
         figure = "unknown" if value is None else f"{value:,.2f}"
-        table.add_row(name.removesuffix("_s"), figure, share)
-    table.add_row("(waiting)", f"{waited_s or 0.0:,.2f}", "")
+        _row(table, name.removesuffix("_s"), figure, share)
+    _row(table, "(waiting)", f"{waited_s or 0.0:,.2f}", "")
     return table
 
 
@@ -134,7 +135,7 @@ def _ledger_table(run: RunReport) -> Table:
         cells = [name, f"{value:,.2f}"]
         if run.cost.total is not None and ledger.worker_s:
             cells.append(f"{run.cost.total * value / ledger.worker_s:.6f}")
-        table.add_row(*cells)
+        _row(table, *cells)
     if ledger.estimated:
         table.caption = "A worker was killed; its end is estimated by its last heartbeat."
     return table
@@ -143,29 +144,25 @@ def _ledger_table(run: RunReport) -> Table:
 def preview_view(plan: Preview) -> RenderableType:
     """What a run would do."""
     table = _lines(f"headrace plan {plan.name!r}: nothing was run or written")
-    table.add_row("input", f"{plan.rows:,} rows in {plan.files:,} files")
-    table.add_row("shards", f"{plan.shards:,}, the largest of {plan.largest_shard_rows:,} rows")
-    table.add_row("road", f"{plan.road.device}, {plan.road.precision}: {plan.road.reason}")
-    table.add_row("result", _result(plan))
-    table.add_row("shapes", _shapes(plan.grid))
-    table.add_row("padding", f"about {plan.grid.padding_share:.1%} of the computed tokens")
-    table.add_row(
-        "tokens", f"about {plan.estimated_tokens:,} (from {plan.grid.sample_rows:,} rows)"
-    )
+    _row(table, "input", f"{plan.rows:,} rows in {plan.files:,} files")
+    _row(table, "shards", f"{plan.shards:,}, the largest of {plan.largest_shard_rows:,} rows")
+    _row(table, "road", f"{plan.road.device}, {plan.road.precision}: {plan.road.reason}")
+    _row(table, "result", _result(plan))
+    _row(table, "shapes", _shapes(plan.grid))
+    _row(table, "padding", f"about {plan.grid.padding_share:.1%} of the computed tokens")
+    _row(table, "tokens", f"about {plan.estimated_tokens:,} (from {plan.grid.sample_rows:,} rows)")
     if plan.estimated_forward_s is not None:
-        table.add_row(
-            "time", f"about {plan.estimated_forward_s:,.0f} s on one worker like this one"
-        )
+        _row(table, "time", f"about {plan.estimated_forward_s:,.0f} s on one worker like this one")
     money = "unknown without a price"
     if plan.estimated_cost is not None:
         money = f"about {plan.estimated_cost:.4f} {plan.currency} (estimated), start-up not counted"
-    table.add_row("cost", money)
+    _row(table, "cost", money)
     need, free = plan.needed_memory_bytes / 2**20, plan.free_memory_bytes / 2**20
     verdict = "fits" if plan.fits else "DOES NOT FIT: choose smaller shards"
-    table.add_row(
-        "memory", f"about {need:,.0f} MiB beside the input, {free:,.0f} MiB free: {verdict}"
+    _row(
+        table, "memory", f"about {need:,.0f} MiB beside the input, {free:,.0f} MiB free: {verdict}"
     )
-    table.add_row("output", plan.output)
+    _row(table, "output", plan.output)
     return table
 
 
@@ -186,14 +183,12 @@ def status_view(status: Status) -> RenderableType:
     table = _lines(f"headrace status {status.output}")
     total = status.shards_committed + status.shards_missing + len(status.damaged)
     state = "complete" if status.complete else "not complete"
-    table.add_row(
-        "job", f"{status.name}: {state}, _SUCCESS {'' if status.success else 'not '}there"
-    )
-    table.add_row("shards", f"{status.shards_committed} committed of {total}")
-    table.add_row("planned", f"{status.rows_planned:,} rows")
+    _row(table, "job", f"{status.name}: {state}, _SUCCESS {'' if status.success else 'not '}there")
+    _row(table, "shards", f"{status.shards_committed} committed of {total}")
+    _row(table, "planned", f"{status.rows_planned:,} rows")
     _add_rows(table, status.rows)
     for why in status.damaged.values():
-        table.add_row("damaged", why)
+        _row(table, "damaged", why)
     return table
 
 
@@ -201,28 +196,33 @@ def verification_view(found: Verification) -> RenderableType:
     """The proof, or the faults."""
     table = _lines(f"headrace verify {found.output}: {'holds' if found.ok else 'FAULTY'}")
     _add_rows(table, found.rows)
-    table.add_row("planned", f"{found.rows_planned:,} rows in {found.shards_planned:,} shards")
-    table.add_row("whole", f"{found.shards:,} shards, {found.bytes_read:,} bytes read")
+    _row(table, "planned", f"{found.rows_planned:,} rows in {found.shards_planned:,} shards")
+    _row(table, "whole", f"{found.shards:,} shards, {found.bytes_read:,} bytes read")
     for fault in found.faults:
-        table.add_row("fault", fault)
+        _row(table, "fault", fault)
     return table
 
 
 def machine_view(machine: Machine) -> RenderableType:
     """What a machine has."""
     table = _lines("headrace doctor")
-    table.add_row("platform", machine.platform)
-    table.add_row("cores", str(machine.cores))
-    table.add_row("memory", f"{machine.memory_bytes / 2**30:,.1f} GiB")
-    table.add_row("GPUs", ", ".join(machine.gpus) or "none")
-    table.add_row("native bf16", "yes" if machine.bf16_native else "no")
+    _row(table, "platform", machine.platform)
+    _row(table, "cores", str(machine.cores))
+    _row(table, "memory", f"{machine.memory_bytes / 2**30:,.1f} GiB")
+    _row(table, "GPUs", ", ".join(machine.gpus) or "none")
+    _row(table, "native bf16", "yes" if machine.bf16_native else "no")
     for name, version in machine.packages.items():
-        table.add_row(name, version)
+        _row(table, name, version)
     for name, found in machine.optional.items():
-        table.add_row(name, found or "not installed (optional)")
+        _row(table, name, found or "not installed (optional)")
     for note in machine.notes:
-        table.add_row("note", note)
+        _row(table, "note", note)
     return table
+
+
+def _row(table: Table, *cells: str) -> None:
+    """Add a row of plain text: a path or a reason may look like Rich's markup."""
+    table.add_row(*(Text(cell) for cell in cells))
 
 
 def _lines(title: str) -> Table:
@@ -235,7 +235,8 @@ def _lines(title: str) -> Table:
 
 
 def _add_rows(table: Table, rows: Rows) -> None:
-    table.add_row(
+    _row(
+        table,
         "rows",
         f"{rows.in_:,} in = {rows.good:,} good + {rows.null:,} null + {rows.errors:,} errors",
     )

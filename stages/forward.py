@@ -80,6 +80,7 @@ class Forward:
         self, output: object, mask: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
         tensor = model_tensor(output, self.facts.task)
+        fit_to_batch(tensor, mask)
         if self.facts.task == "classify":
             scores, classes, finite = softmax_topk(tensor, self.facts.top_k)
             return scores, classes, finite
@@ -108,6 +109,21 @@ def model_tensor(output: object, task: str) -> torch.Tensor:
         msg = f"model: expected {wanted} for task {task!r}, got {_describe(output)}"
         raise JobError(msg)
     return found
+
+
+def fit_to_batch(tensor: torch.Tensor, mask_bl: torch.Tensor) -> None:
+    """Check that a model's tensor has the batch's rows, and its length where it has one.
+
+    Raises:
+        JobError: it has not, so results would land on the wrong rows.
+    """
+    axes = tensor.ndim - 1
+    if tensor.shape[:axes] != mask_bl.shape[:axes]:
+        msg = (
+            f"model: expected {tuple(mask_bl.shape[:axes])} rows (and tokens) first, as the batch "
+            f"has, got {_describe(tensor)}"
+        )
+        raise JobError(msg)
 
 
 def _describe(output: Any) -> str:  # noqa: ANN401 - whatever a user's module returned

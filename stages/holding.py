@@ -119,12 +119,15 @@ def read_footer_report(file: Path) -> ShardReport:
 
 
 def repair(out: Path, plan: Plan, holding: Holding) -> None:
-    """Write the rebuilt reports, and move damaged parts aside so that they are computed again."""
+    """Write the rebuilt reports, move damaged parts aside, take back an untrue `_SUCCESS`."""
     for index in holding.rebuilt:
         report = holding.reports[index]
         replace(out / layout.report_path(plan.shards[index].part), as_json(report), own_tmp(out))
     for index in holding.damaged:
         _move_aside(out, plan.shards[index].part)
+    if not holding.complete and (out / layout.SUCCESS).exists():
+        (out / layout.SUCCESS).unlink()
+        sync_folder(out)
 
 
 def _move_aside(out: Path, part: str) -> None:
@@ -134,5 +137,4 @@ def _move_aside(out: Path, part: str) -> None:
     while (folder / f"{part}.{at}").exists():
         at += 1
     (out / part).rename(folder / f"{part}.{at}")
-    (out / layout.SUCCESS).unlink(missing_ok=True)
     sync_folder(out)

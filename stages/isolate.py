@@ -74,7 +74,8 @@ def _attempt(
     except Exception as error:  # noqa: BLE001 - any row may raise anything; its name is reported
         if _is_out_of_memory(error):
             outcome.oom_halvings += 1
-            outcome.token_limit = max(1, batch.padded_tokens // 2)
+            half = max(1, batch.padded_tokens // 2)
+            outcome.token_limit = min(half, outcome.token_limit or half)
         if batch.height > 1:
             return _halves(batch)
         outcome.faults[int(batch.rows[0])] = f"{type(error).__name__} in forward"

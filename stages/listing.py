@@ -2,10 +2,13 @@
 
 import glob
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from headrace.schemas.errors import JobError
+from headrace.schemas.layout import part_name
 from headrace.stages.store import local_path
 
 
@@ -42,8 +45,13 @@ def list_input(path: str, out: str) -> tuple[Path, list[Listed]]:
     if not files:
         msg = f"input.path: expected Parquet files (*.parquet), and found none at {where}"
         raise JobError(msg)
-    if where.is_dir() or "**" in where.parts:
-        _refuse_nested_output(base, local_path(out, "output.path"))
+    target = local_path(out, "output.path")
+    if where.is_dir():
+        nested = target == where or where in target.parents
+    else:
+        nested = _matches((target / part_name(0, "0" * 8)).parts, where.parts)
+    if nested:
+        _refuse_nested_output(where, target)
     return base, sorted((_listed(base, file) for file in files), key=lambda entry: entry.relative)
 
 
@@ -73,10 +81,19 @@ def _listed(base: Path, file: Path) -> Listed:
     return Listed(file, relative.as_posix(), tuple((key, text) for key, _, text in pairs))
 
 
-def _refuse_nested_output(folder: Path, out: Path) -> None:
-    if out == folder or folder in out.parents:
-        msg = (
-            f"output.path: expected a folder outside the input, got {out} inside {folder}; "
-            "a later run would read its own results. Choose another folder."
-        )
-        raise JobError(msg)
+def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Say whether a glob would match a path; `**` stands for any number of folders."""
+    if not pattern or not path:
+        return not pattern and not path
+    if pattern[0] == "**":
+        rest = pattern[1:]
+        return not rest or any(_matches(path[at:], rest) for at in range(len(path)))
+    return fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
+
+
+def _refuse_nested_output(where: Path, out: Path) -> None:
+    msg = (
+        f"output.path: expected a folder outside the input, got {out} inside {where}; "
+        "a later run would read its own results. Choose another folder."
+    )
+    raise JobError(msg)

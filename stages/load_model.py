@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import ModelSpec, Precision
@@ -47,7 +48,7 @@ def _from_folder(spec: ModelSpec, model: ModelFolder, dtype: torch.dtype) -> tor
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         msg = (
             f"model.path: expected a model that transformers loads for task {spec.task!r} in "
             f"{model.path}, got {type(error).__name__}: {error}"
@@ -84,7 +85,14 @@ def _from_factory(
             f"({error}). Install the module there, or put its folder on PYTHONPATH."
         )
         raise JobError(msg) from error
-    module = build(torch.device(device), dtype, **spec.options)
+    try:
+        module = build(torch.device(device), dtype, **spec.options)
+    except Exception as error:
+        msg = (
+            f"model.factory: expected {factory}(device, dtype, **{spec.options}) to give a "
+            f"torch.nn.Module, and it raised {type(error).__name__}: {error}"
+        )
+        raise JobError(msg) from error
     if not isinstance(module, torch.nn.Module):
         msg = (
             f"model.factory: expected {factory} to give a torch.nn.Module, "

@@ -22,7 +22,7 @@ from headrace.schemas.plan import Plan, PlanHeader, Shard, Slice
 from headrace.stages.fingerprint import differences
 from headrace.stages.resolve import Resolved
 from headrace.stages.shards import slices_digest
-from headrace.stages.store import as_json, create, own_tmp, read_json
+from headrace.stages.store import as_json, create, own_tmp, read_json, replace
 from headrace.stages.survey import Survey
 
 PACKAGES = ("headrace", "torch", "transformers", "tokenizers", "pyarrow", "distributed")
@@ -80,7 +80,7 @@ def write_plan(out: Path, plan: Plan, survey: Survey) -> Plan:
 
 
 def restore_plan(out: Path, survey: Survey) -> Plan:
-    """Read the plan of an output folder for this job, and its slices anew where a crash lost them.
+    """Read the plan of an output folder for this job; restore its slices where they are damaged.
 
     Raises:
         OtherRunError: the folder belongs to another job or input; nothing is touched.
@@ -88,16 +88,21 @@ def restore_plan(out: Path, survey: Survey) -> Plan:
     """
     header = read_json(out / layout.PLAN, PlanHeader)
     _refuse_other(out, header, survey)
-    if (out / layout.SLICES).is_file():
+    try:
         return load_plan(out)
+    except DamagedError:
+        return _restore_slices(out, header, survey)
+
+
+def _restore_slices(out: Path, header: PlanHeader, survey: Survey) -> Plan:
     shards = survey.cut_like(header.job)
     if slices_digest(shards) != header.slices_sha256:
         msg = (
-            f"{out / layout.SLICES}: expected the plan's slices, and the file is missing and can't "
+            f"{out / layout.SLICES}: expected the plan's slices, and the file is damaged and can't "
             "be restored by this version of headrace. Start over with --fresh."
         )
         raise DamagedError(msg)
-    create(out / layout.SLICES, _slices_bytes(shards), own_tmp(out))
+    replace(out / layout.SLICES, _slices_bytes(shards), own_tmp(out))
     return Plan(header, shards)
 
 

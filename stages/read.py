@@ -56,15 +56,32 @@ def stored_bytes(base: Path, slices: Sequence[Slice], columns: Sequence[str]) ->
     """Bytes that these columns of these slices take in their files, compressed."""
     total = 0
     for piece in slices:
-        group = pq.read_metadata(base / piece.path).row_group(piece.row_group)
-        chunks = (group.column(at) for at in range(group.num_columns))
+        metadata = pq.read_metadata(base / piece.path)
+        group = metadata.row_group(piece.row_group)
+        owners = [
+            field.name for field in metadata.schema.to_arrow_schema() for _ in _leaves(field.type)
+        ]
         size = sum(
-            chunk.total_compressed_size
-            for chunk in chunks
-            if chunk.path_in_schema.partition(".")[0] in columns
+            group.column(at).total_compressed_size
+            for at, owner in enumerate(owners)
+            if owner in columns
         )
         total += size * piece.rows // max(1, group.num_rows)
     return total
+
+
+def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield what Parquet keeps as columns of their own; a leaf's path does not tell its field."""
+    if isinstance(kind, pa.BaseExtensionType):
+        yield from _leaves(kind.storage_type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(kind.key_type)
+        yield from _leaves(kind.item_type)
+    elif pa.types.is_nested(kind) and kind.num_fields:
+        for at in range(kind.num_fields):
+            yield from _leaves(kind.field(at).type)
+    else:
+        yield kind
 
 
 def _with_rows(table: pa.Table, rows: int) -> pa.Table:

@@ -34,11 +34,10 @@ def choose_grid(
     rounded = np.minimum(-(-np.maximum(lengths, 1) // multiple) * multiple, max_length)
     values, counts = np.unique(rounded, return_counts=True)
     values, counts = _binned(values, counts)
-    room = max_shapes - 1 if values.size and values[-1] < max_length else max_shapes
-    chosen = set(_best_cuts(values, counts, room)) if room else set()
-    return tuple(
-        Shape(length=n, rows=_ladder(n, batch_tokens)) for n in sorted(chosen | {max_length})
-    )
+    if not values.size or values[-1] < max_length:  # no sampled row is so long; another may be
+        values, counts = np.append(values, max_length), np.append(counts, 0)
+    chosen = sorted(_best_cuts(values, counts, max_shapes))
+    return tuple(Shape(length=n, rows=_ladder(n, batch_tokens)) for n in chosen)
 
 
 def _ladder(length: int, batch_tokens: int) -> tuple[int, ...]:

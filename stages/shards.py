@@ -72,11 +72,11 @@ def _shard(index: int, slices: tuple[Slice, ...], fingerprint: str) -> Shard:
 
 
 def slices_digest(shards: Sequence[Shard]) -> str:
-    """SHA-256 over every slice of every shard, in order."""
+    """SHA-256 over every shard's id and slices, in order."""
     return digest(
         [
-            [shard.index, piece.path, piece.row_group, piece.row_start, piece.rows]
+            [shard.index, shard.id]
+            + [[piece.path, piece.row_group, piece.row_start, piece.rows] for piece in shard.slices]
             for shard in shards
-            for piece in shard.slices
         ]
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,10 +13,12 @@ import pyarrow.parquet as pq
 
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError
+from headrace.schemas.job import Job
 from headrace.schemas.plan import Plan, Shard
 from headrace.schemas.report import Rows
 from headrace.schemas.verify import Verification
 from headrace.stages.commit import CommitRecord
+from headrace.stages.dataset_schema import RESULT_COLUMNS
 from headrace.stages.holding import read_footer_report
 from headrace.stages.plan import load_plan
 from headrace.stages.results import NULL_INPUT
@@ -89,7 +92,7 @@ def _check_part(out: Path, plan: Plan, shard: Shard, file: Path) -> Rows:
     for name, got in (("commit record", record), ("footer", footer)):
         if (got.job_fingerprint, got.input_fingerprint, got.shard_id) != expected:
             _fault(shard, f"its {name} names another job, input or shard")
-    rows = _count(file, shard, drop=plan.header.job.errors.mode == "drop")
+    rows = _count(file, shard, plan.header.job)
     for name, claimed in (("commit record", record.rows), ("footer", footer.tally.rows)):
         if claimed != rows:
             _fault(shard, f"its {name} says {_say(claimed)}, its columns say {_say(rows)}")
@@ -101,18 +104,24 @@ def _check_part(out: Path, plan: Plan, shard: Shard, file: Path) -> Rows:
     return rows
 
 
-def _count(file: Path, shard: Shard, *, drop: bool) -> Rows:
+def _count(file: Path, shard: Shard, job: Job) -> Rows:
     """Decode every page, its checksum checked, and count what became of the rows."""
-    good = null = total = 0
+    good = null = total = results = 0
+    result_column = RESULT_COLUMNS[job.model.task][0]
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as source:
             for group in range(source.num_row_groups):
-                reasons = source.read_row_group(group).column(layout.ERROR_COLUMN)
+                table = source.read_row_group(group)
+                reasons = table.column(layout.ERROR_COLUMN)
+                results += len(reasons) - table.column(result_column).null_count
                 total += len(reasons)
                 good += reasons.null_count
                 null += pc.sum(pc.equal(reasons, NULL_INPUT)).as_py() or 0
     except (pa.ArrowException, OSError, KeyError) as error:
         _fault(shard, f"it can't be read: {error}")
+    if results != good:
+        _fault(shard, f"{good} rows have no error, and {results} have a result")
+    drop = job.errors.mode == "drop"
     errors = shard.rows - good - null if drop else total - good - null
     return Rows(in_=shard.rows, good=good, null=null, errors=errors)
 
@@ -121,7 +130,11 @@ def _listed_errors(out: Path, shard: Shard, sha256: str | None) -> int:
     if sha256 is None:
         return 0
     file = out / layout.errors_path(shard.part, sha256)
-    return len(file.read_bytes().splitlines()) if file.is_file() else 0
+    if not file.is_file():
+        return 0
+    if file_sha256(file) != sha256:
+        _fault(shard, f"the list of its errors was changed ({file.name})")
+    return len(file.read_bytes().splitlines())
 
 
 def _strays(out: Path, plan: Plan) -> Iterator[str]:
@@ -135,7 +148,7 @@ def _strays(out: Path, plan: Plan) -> Iterator[str]:
                 yield f"{path}: a file that the plan does not know, and that readers would read"
 
 
-def _fault(shard: Shard, what: str) -> None:
+def _fault(shard: Shard, what: str) -> NoReturn:
     msg = f"{shard.part}: {what}"
     raise DamagedError(msg)
 
