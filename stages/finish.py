@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.schemas import layout
+from headrace.schemas.errors import DamagedError
 from headrace.schemas.plan import Plan
 from headrace.schemas.report import RunReport, ShardCounts
 from headrace.stages.holding import Holding
-from headrace.stages.store import as_json, clean_tmp, create, own_tmp, replace
+from headrace.stages.store import as_json, clean_tmp, create, own_tmp, read_json, replace
 from headrace.stages.totals import add_up, cost_of, ledger, worker_records
 
 
@@ -57,6 +58,16 @@ def finish(
         precision=plan.header.road.precision,
         tally=tally,
     )
-    replace(out / layout.RUN, as_json(report), tmp)
+    # A finished job run again computes nothing: the bill keeps the speed of the run that did.
+    if now.shards or status != "done" or not _ended_well(out):
+        replace(out / layout.RUN, as_json(report), tmp)
     clean_tmp(out)
     return report
+
+
+def _ended_well(out: Path) -> bool:
+    """Say whether the report that is there, if any, is of a run that ended well."""
+    try:
+        return read_json(out / layout.RUN, RunReport).status == "done"
+    except (FileNotFoundError, DamagedError):
+        return False

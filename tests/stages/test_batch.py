@@ -55,6 +55,9 @@ def test_only_the_last_batch_holds_rows_of_padding(lengths):
 def test_rows_of_one_length_keep_their_order():
     made = batches([3, 3, 3, 3])
     assert [batch.rows.tolist() for batch in made] == [[0, 1, 2, 3]]
+    many = [3, 2, 4] * 300
+    order = [int(row) for batch in batches(many) for row in batch.rows]
+    assert order == sorted(range(900), key=lambda row: -many[row])
 
 
 def test_no_rows_make_no_batch():

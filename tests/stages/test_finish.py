@@ -88,6 +88,21 @@ def test_a_second_call_computes_nothing_and_says_so(run):
     assert (run.out / layout.SUCCESS).exists()
 
 
+def test_a_second_call_leaves_the_bill_of_a_run_that_ended_well(run):
+    first = end(run)
+    end(run, invocation="later")
+    assert read_json(run.out / layout.RUN, RunReport) == first
+
+
+@pytest.mark.parametrize("before", ["failed", "damaged"])
+def test_a_second_call_replaces_the_bill_of_a_run_that_did_not(run, before):
+    end(run, status="failed")
+    if before == "damaged":
+        (run.out / layout.RUN).write_bytes(b"{")
+    report = end(run, invocation="later")
+    assert read_json(run.out / layout.RUN, RunReport) == report
+
+
 def test_without_a_worker_s_price_the_cost_is_unknown(run):
     assert end(run).cost.total is None
 

@@ -100,6 +100,13 @@ def test_a_limit_takes_the_first_rows_and_cuts_a_row_group(limit, expected):
     assert slices(cut(footer("a", 4, 4), footer("b", 4), rows=8, limit=limit)) == expected
 
 
+def test_a_limit_may_cut_the_middle_of_a_row_group():
+    assert slices(cut(footer("a", 25), rows=10, limit=17)) == [
+        [("a", 0, 0, 10)],
+        [("a", 0, 10, 7)],
+    ]
+
+
 @pytest.mark.parametrize("footers", [[footer("a")], [footer("a", 0, 0), footer("b", 0)]])
 def test_an_empty_input_gives_one_empty_shard(footers):
     (shard,) = cut(*footers)

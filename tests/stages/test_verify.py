@@ -99,13 +99,11 @@ def record_of(run, index):
     return run.out / layout.commit_path(file.name, file_sha256(file))
 
 
-def test_a_byte_that_was_wrong_before_the_commit_is_found_by_its_page(run):
-    record = read_json(record_of(run, 1), CommitRecord)
-    file, metadata = run.part(1), pq.read_metadata(run.part(1))
-    chunk = metadata.row_group(0).column(0)
+def test_a_byte_that_was_wrong_before_the_commit_is_found_by_its_page(finished_run):
+    run = finished_run(output__compression="none")
+    record, file = read_json(record_of(run, 1), CommitRecord), run.part(1)
     content = bytearray(file.read_bytes())
-    start = chunk.dictionary_page_offset or chunk.data_page_offset
-    content[start + chunk.total_compressed_size - 2] ^= 1
+    content[content.index((7).to_bytes(8, "little"))] ^= 1  # an id: it can be read all the same
     file.write_bytes(content)
     changed = record.model_copy(update={"sha256": file_sha256(file)})
     record_of(run, 1).write_bytes(as_json(changed))
