@@ -6,7 +6,7 @@ from pathlib import Path
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError
 from headrace.schemas.plan import Plan
-from headrace.schemas.report import RunReport, ShardCounts
+from headrace.schemas.report import RunReport, ShardCounts, Tally
 from headrace.stages.holding import Holding
 from headrace.stages.store import as_json, clean_tmp, create, own_tmp, read_json, replace
 from headrace.stages.totals import add_up, cost_of, ledger, worker_records
@@ -36,12 +36,7 @@ def finish(
         status=status,
         name=plan.header.job.name,
         rows=tally.rows,
-        shards=ShardCounts(
-            total=len(plan.shards),
-            committed=now.shards,
-            skipped=tally.shards - now.shards,
-            failed=tuple(failures),
-        ),
+        shards=_counts(plan, tally, now, failures),
         seconds=seconds,
         startup_s=startup_s,
         rows_per_s=now.rows.in_ / working_s if now.shards and working_s > 0 else None,
@@ -63,6 +58,15 @@ def finish(
         replace(out / layout.RUN, as_json(report), tmp)
     clean_tmp(out)
     return report
+
+
+def _counts(plan: Plan, tally: Tally, now: Tally, failures: Mapping[str, str]) -> ShardCounts:
+    return ShardCounts(
+        total=len(plan.shards),
+        committed=now.shards,
+        skipped=tally.shards - now.shards,
+        failed=tuple(failures),
+    )
 
 
 def _ended_well(out: Path) -> bool:

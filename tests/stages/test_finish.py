@@ -21,10 +21,10 @@ def end(run, **changes):
     return finish(run.out, run.plan, look_at(run.out, run.plan), **known | changes)
 
 
-def work(run, lived_s):
+def work(run, lived_s, name="w"):
     """Write a worker's journal."""
     record = WorkerRecord(
-        name="w",
+        name=name,
         invocation="unit",
         host="h",
         pid=1,
@@ -37,7 +37,7 @@ def work(run, lived_s):
         shards_s=run.place.ledger.shards_s,
         price=PRICE,
     )
-    file = run.out / layout.WORKERS / "w.json"
+    file = run.out / layout.WORKERS / f"{name}.json"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(as_json(record))
 
@@ -101,6 +101,37 @@ def test_a_second_call_replaces_the_bill_of_a_run_that_did_not(run, before):
         (run.out / layout.RUN).write_bytes(b"{")
     report = end(run, invocation="later")
     assert read_json(run.out / layout.RUN, RunReport) == report
+
+
+def test_a_second_call_leaves_the_bill_of_the_first(run):
+    work(run, 100.0)
+    first = end(run)
+    end(run, invocation="later")
+    assert read_json(run.out / layout.RUN, RunReport) == first
+
+
+@pytest.mark.parametrize("content", [None, b"{"])
+def test_a_bill_that_is_lost_is_written_anew(run, content):
+    if content is not None:
+        (run.out / layout.RUN).write_bytes(content)
+    report = end(run, invocation="later")
+    assert read_json(run.out / layout.RUN, RunReport) == report
+
+
+def test_a_bill_of_a_run_that_failed_is_replaced(run):
+    end(run, status="interrupted", reason="interrupted")
+    assert end(run, invocation="later") == read_json(run.out / layout.RUN, RunReport)
+
+
+def test_the_bill_learns_of_a_worker_that_was_killed_since(run):
+    """A part was damaged and computed again, and that run died before its end."""
+    work(run, 100.0)
+    end(run)
+    work(run, 50.0, name="killed")
+    end(run, invocation="later")
+    bill = read_json(run.out / layout.RUN, RunReport)
+    assert bill.cost.total == pytest.approx(150.0)
+    assert bill.ledger.worker_s == 150.0
 
 
 def test_without_a_worker_s_price_the_cost_is_unknown(run):
