@@ -54,7 +54,7 @@ def finish(
         tally=tally,
     )
     # A finished job run again computes nothing: the bill keeps the speed of the run that did.
-    if now.shards or status != "done" or not _ended_well(out):
+    if now.shards or status != "done" or not _is_paid_up(out, report):
         replace(out / layout.RUN, as_json(report), tmp)
     clean_tmp(out)
     return report
@@ -69,9 +69,10 @@ def _counts(plan: Plan, tally: Tally, now: Tally, failures: Mapping[str, str]) -
     )
 
 
-def _ended_well(out: Path) -> bool:
-    """Say whether the report that is there, if any, is of a run that ended well."""
+def _is_paid_up(out: Path, report: RunReport) -> bool:
+    """Say whether the bill of a run that ended well is there and counts the same work."""
     try:
-        return read_json(out / layout.RUN, RunReport).status == "done"
+        old = read_json(out / layout.RUN, RunReport)
     except (FileNotFoundError, DamagedError):
         return False
+    return (old.status, old.ledger, old.tally) == ("done", report.ledger, report.tally)

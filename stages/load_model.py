@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -78,7 +79,7 @@ def _from_factory(
 ) -> torch.nn.Module:
     name, _, attribute = factory.partition(":")
     try:
-        build = getattr(importlib.import_module(name), attribute)
+        build = attrgetter(attribute)(importlib.import_module(name))
     except (ImportError, AttributeError) as error:
         msg = (
             f"model.factory: expected MODULE:FUNCTION that the workers can import, got {factory!r} "
