@@ -20,18 +20,18 @@ from headrace.schemas import layout
 from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import Plan, Shard
-from headrace.schemas.report import RunReport, ShardReport
+from headrace.schemas.report import RunReport
 from headrace.stages.finish import finish
 from headrace.stages.holding import Holding, look_at, repair
 from headrace.stages.model_folder import PACKAGE
 from headrace.stages.plan import draw_plan, restore_plan, write_plan
 from headrace.stages.sample import sample_slices
-from headrace.stages.store import clean_tmp, local_path, names_in
+from headrace.stages.store import local_path, names_in
 from headrace.stages.survey import Survey, survey
 from headrace.stages.totals import add_up
 
 READY_DEADLINE_S = 900
-GOODBYE_DEADLINE_S = 10
+INTERRUPTED = "interrupted; what is committed is valid, and the same command goes on from there"
 
 WaveStarted = Callable[[Wave], None]
 
@@ -125,7 +125,6 @@ def run_shards(
             tried = _run(call, cluster, order, plan, holding, todo, wave_started)
         finally:
             _say_goodbye(cluster, order)
-    clean_tmp(call.out)
     return _finish(call, plan, look_at(call.out, plan), tried)
 
 
@@ -147,10 +146,8 @@ def _run(
     call.startup_s = time.monotonic() - call.started
     call.progress.plan(plan)
 
-    def done(shard: Shard, report: ShardReport | None) -> None:
-        call.progress.shard_done(shard, report)
-
-    submission = Submission(cluster, call.job, order, workers, before, Watcher(wave_started, done))
+    watcher = Watcher(wave_started, call.progress.shard_done)
+    submission = Submission(cluster, call.job, order, workers, before, watcher)
     with call.progress.bar(plan.header.rows, before.in_, call.startup_s):
         try:
             with sigterm_interrupts():
@@ -158,9 +155,6 @@ def _run(
         except KeyboardInterrupt:
             submission.tried.stopped = INTERRUPTED
             return submission.tried
-
-
-INTERRUPTED = "interrupted; what is committed is valid, and the same command goes on from there"
 
 
 @contextmanager
