@@ -23,12 +23,12 @@ def preview(job: Job) -> Preview:
     surveyed = survey(job)
     shards = surveyed.cut()
     rows = sum(shard.rows for shard in shards)
-    source = (surveyed.base, sample_slices(shards), surveyed.schema)
     device = choose_device(job.compute.device)
     resolved = resolve(
         job,
         surveyed.model,
-        source,
+        surveyed.source,
+        sample_slices(shards),
         rows // len(shards),
         device,
         lambda precision: load_module(job.model, surveyed.model, device, precision),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, m
 Precision = Literal["fp32", "bf16"]
 Pooling = Literal["mean", "cls", "last", "max"]
 Task = Literal["embed", "classify"]
+InputFormat = Literal["parquet", "csv", "jsonl", "arrow"]
 
 
 def _yaml_null(value: object) -> object:
@@ -23,12 +24,42 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class CsvSpec(Section):
+    """How CSV is written. `quote: null`: no field is quoted."""
+
+    delimiter: str = Field(default=",", pattern=r"^[ -~\t]$")
+    quote: str | None = Field(default='"', pattern=r"^[ -~]$")
+    column_names: tuple[str, ...] | None = Field(
+        default=None, min_length=1, description="null: the first line has them"
+    )
+
+
 class InputSpec(Section):
-    """What is read. `path`: a Parquet file, a folder (hive partitions kept as text), or a glob."""
+    """What is read. `path`: a file, a folder (hive partitions kept as text), or a glob.
+
+    `types`: columns' Arrow types, for the formats that don't say; null values stay null.
+    """
 
     path: str = Field(min_length=1)
+    format: InputFormat = "parquet"
+    types: dict[str, str] = Field(default_factory=dict)
+    csv: CsvSpec = CsvSpec()
+    binary_as_text: bool = Field(default=False, description="read bytes as UTF-8 text")
     text: str | Annotated[tuple[str, ...], Field(min_length=1)]
     limit: int | None = Field(default=None, ge=1, description="only the first N rows")
+
+    @model_validator(mode="after")
+    def _options_fit_the_format(self) -> "InputSpec":
+        if self.types and self.format not in {"csv", "jsonl"}:
+            msg = f"input.types are for csv and jsonl; format {self.format!r} has types of its own"
+            raise ValueError(msg)
+        if self.csv != CsvSpec() and self.format != "csv":
+            msg = f"input.csv is for format: csv, got format: {self.format}"
+            raise ValueError(msg)
+        if self.csv.quote == self.csv.delimiter:
+            msg = f"input.csv.quote and .delimiter must differ, got {self.csv.quote!r} for both"
+            raise ValueError(msg)
+        return self
 
     @property
     def text_columns(self) -> tuple[str, ...]:

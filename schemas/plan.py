@@ -27,14 +27,21 @@ class InputFile(Value):
     rows: int
 
 
+Span = tuple[int, int]  # offset and size in bytes
+
+
 @dataclass(frozen=True)
 class Slice:
-    """A run of rows inside one row group of one file."""
+    """A run of rows inside one row group of one file.
+
+    A text file's row group is a block of whole records, and `span` is where it lies.
+    """
 
     path: str
     row_group: int
     row_start: int
     rows: int
+    span: Span | None = None
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
 """Step 1c: decide one Arrow schema for the dataset, and check the job's columns against it."""
 
+import io
 from collections import Counter
 from collections.abc import Sequence
 from typing import NoReturn
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from headrace.schemas import layout
 from headrace.schemas.errors import JobError
-from headrace.schemas.job import Job
-from headrace.stages.footers import Footer
-from headrace.stages.unify import is_text, unify_fields
+from headrace.schemas.job import InputSpec, Job
+from headrace.stages.footer import Footer
+from headrace.stages.unify import is_bytes, is_text, unify_fields
 
 RESULT_COLUMNS = {"embed": ("embedding",), "classify": ("label", "score", "top")}
 
@@ -91,16 +93,14 @@ def check_columns(job: Job, schema: pa.Schema) -> None:
     """
     for name in job.input.text_columns:
         _known(name, schema, "input.text")
-        kind = schema.field(name).type
-        if not _is_text(kind):
-            msg = f"input.text: expected a text column, got {name!r} of type {kind}"
-            raise JobError(msg)
+        _refuse_no_text(name, schema.field(name).type, job.input)
     kept = schema.names if job.output.columns is None else job.output.columns
     if len(set(kept)) < len(kept):
         msg = f"output.columns: expected each column once, got {list(kept)}"
         raise JobError(msg)
-    for name in job.output.columns or ():
+    for name in kept:
         _known(name, schema, "output.columns")
+        _refuse_unwritable(schema.field(name))
     for name in (*RESULT_COLUMNS[job.model.task], layout.ERROR_COLUMN):
         if name in kept:
             msg = (
@@ -110,11 +110,29 @@ def check_columns(job: Job, schema: pa.Schema) -> None:
             raise JobError(msg)
 
 
+def _refuse_unwritable(field: pa.Field) -> None:
+    """Ask Parquet itself whether it holds a type: Arrow files may bring others."""
+    try:
+        pq.ParquetWriter(io.BytesIO(), pa.schema([field])).close()
+    except (pa.ArrowException, OSError) as error:
+        msg = (
+            f"output.columns: expected types that Parquet holds, got column {field.name!r} of type "
+            f"{field.type} ({error}). Leave it out."
+        )
+        raise JobError(msg) from error
+
+
 def _known(name: str, schema: pa.Schema, key: str) -> None:
     if name not in schema.names:
         msg = f"{key}: expected one of the input's columns {schema.names}, got {name!r}"
         raise JobError(msg)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+def _refuse_no_text(name: str, kind: pa.DataType, spec: InputSpec) -> None:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if is_text(plain) or (spec.binary_as_text and is_bytes(plain)):
+        return
+    msg = f"input.text: expected a text column, got {name!r} of type {kind}."
+    if is_bytes(plain):
+        msg += " If these bytes are UTF-8 text, set input.binary_as_text: true."
+    raise JobError(msg)

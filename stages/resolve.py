@@ -8,7 +8,6 @@ processors with AVX512-BF16 but without AMX may run it at half the rate of fp32.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from headrace.stages.batch import Batch, padding_share
 from headrace.stages.forward import Forward, fit_to_batch, model_tensor
 from headrace.stages.isolate import run_batches
 from headrace.stages.model_folder import ModelFolder
+from headrace.stages.read import Source
 from headrace.stages.results import Results
 from headrace.stages.sample import sample_texts
 from headrace.stages.shapes import choose_grid, make_grid
@@ -81,7 +81,8 @@ def multiplies_bf16(device: str) -> bool:
 def resolve(
     job: Job,
     model: ModelFolder,
-    source: tuple[Path, list[Slice], pa.Schema],
+    source: Source,
+    slices: list[Slice],
     shard_rows: int,
     device: str,
     load: Load,
@@ -91,13 +92,13 @@ def resolve(
     Args:
         job: the job.
         model: its model folder.
-        source: base folder, slices and schema to sample texts from.
+        source: the input.
+        slices: of it, to sample texts from.
         shard_rows: rows of a typical shard, which the padding estimate is for.
         device: from `choose_device`.
         load: loads the model in a precision.
     """
-    base, slices, schema = source
-    texts = sample_texts(base, slices, schema, job.input.text_columns)
+    texts = sample_texts(source, slices, job.input.text_columns)
     tokenizer = load_tokenizer(model)
     tokens = tokenize(texts, tokenizer, lowercase=model.lowercase)
     grid = _grid(job, model, tokens.lengths, shard_rows, device)

@@ -11,9 +11,11 @@ from headrace.schemas.job import Job
 from headrace.schemas.plan import InputFile, Shard
 from headrace.stages.dataset_schema import check_columns, dataset_schema
 from headrace.stages.fingerprint import input_fingerprint, job_fields, job_fingerprint
-from headrace.stages.footers import Footer, read_footers
+from headrace.stages.footer import Footer
+from headrace.stages.footers import read_footers
 from headrace.stages.listing import list_input
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
+from headrace.stages.read import Source
 from headrace.stages.shards import cut_shards
 
 
@@ -35,6 +37,11 @@ class Survey:
         """The input's files, in order."""
         return tuple(footer.file for footer in self.footers)
 
+    @property
+    def source(self) -> Source:
+        """What slices are read from."""
+        return Source(self.base, self.job.input, self.schema)
+
     def cut(self) -> tuple[Shard, ...]:
         """Cut the input as this job says."""
         return self.cut_like(self.job)
@@ -52,8 +59,8 @@ def survey(job: Job) -> Survey:
         JobError: the job can't run on this input.
     """
     model = open_model_folder(job.model)
-    base, listed = list_input(job.input.path, job.output.path)
-    footers = read_footers(listed)
+    base, listed = list_input(job.input, job.output.path)
+    footers = read_footers(listed, job.input)
     schema = dataset_schema(footers)
     check_columns(job, schema)
     _check_task(job, model)

@@ -98,7 +98,7 @@ def tiny_run(tmp_path, make_job, make_resolved, tiny_model, tiny_encoder, device
         model = open_model_folder(job.model)
         place = Workplace(
             out=out,
-            base=surveyed.base,
+            source=surveyed.source,
             header=plan.header,
             tokenizer=load_tokenizer(model),
             lowercase=model.lowercase,

@@ -209,7 +209,7 @@ def test_a_retry_gives_the_same_data(tiny_run):
 
 def test_input_that_vanished_is_an_error_of_the_machine(tiny_run):
     run = tiny_run()
-    for file in run.place.base.iterdir():
+    for file in run.place.source.base.iterdir():
         file.unlink()
     with pytest.raises(OSError, match=r"0\.parquet"):
         run.compute(0)
