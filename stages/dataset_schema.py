@@ -4,12 +4,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from headrace.schemas import layout
+from headrace.schemas.columns import added_columns
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.stages.footers import Footer
-
-RESULT_COLUMNS = {"embed": ("embedding",), "classify": ("label", "score", "top")}
 
 
 def dataset_schema(footers: Sequence[Footer]) -> pa.Schema:
@@ -71,8 +69,13 @@ def _with_partitions(schema: pa.Schema, footers: Sequence[Footer]) -> pa.Schema:
     return schema
 
 
-def check_columns(job: Job, schema: pa.Schema) -> None:
+def check_columns(job: Job, schema: pa.Schema, *, multi_label: bool = False) -> None:
     """Check that the job's columns exist, are text where they must be, and don't collide.
+
+    Args:
+        job: the job.
+        schema: the dataset's.
+        multi_label: whether the model is a multi-label classifier, which gives other columns.
 
     Raises:
         JobError: one does not.
@@ -93,11 +96,12 @@ def check_columns(job: Job, schema: pa.Schema) -> None:
         raise JobError(msg)
     for name in job.output.columns or ():
         _known(name, schema, "output.columns")
-    for name in (*RESULT_COLUMNS[job.model.task], layout.ERROR_COLUMN):
+    for name in added_columns(job, multi_label=multi_label).names:
         if name in kept:
             msg = (
                 f"output.columns: expected no input column named {name!r}, which the result needs. "
-                "List the columns to keep without it, or rename it in the input."
+                "Set output.prefix, which goes before the names of our columns, or list the "
+                "columns to keep without it."
             )
             raise JobError(msg)
 
