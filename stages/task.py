@@ -62,7 +62,10 @@ def result_facts(job: Job, model: ModelFolder, width: int) -> ResultFacts:
 def _vector_facts(job: Job, model: ModelFolder, width: int) -> ResultFacts:
     most = job.model.truncate_dim
     if most is not None and most > width:
-        msg = f"model.truncate_dim: expected at most the model's {width} values, got {most}"
+        msg = (
+            f"model.truncate_dim: expected at most the model's {width} values, got {most}. "
+            "Leave it out to keep them all."
+        )
         raise JobError(msg)
     return ResultFacts(
         task="embed",
