@@ -97,15 +97,7 @@ def test_a_higher_threshold_may_leave_a_row_without_a_label(tmp_path, cli, multi
 def test_one_class_alone_gets_a_sigmoid(tmp_path, cli):
     """A user's own module; the folder that gives the tokenizer says nothing about classes."""
     table = demo_rows(100)
-    source = "import torch\nimport tiny_models\n\n\n"
-    source += "class One(tiny_models.Tiny):\n"
-    source += "    def forward(self, input_ids, attention_mask):\n"
-    source += "        hidden = super().forward(input_ids, attention_mask)\n"
-    source += "        return {'logits': hidden[:, 1, :1]}\n\n\n"
-    source += "def build(device, dtype):\n    return One(8, None, None, None, 0.0, 1.0).to(dtype)\n"
-    (tmp_path / "one_class.py").write_text(source)
-    cli.env["PYTHONPATH"] += f":{tmp_path}"
-    model = {"factory": "one_class:build", "task": "classify", "precision": "fp32"}
+    model = {"factory": "tiny_models:build_one_class", "task": "classify", "precision": "fp32"}
     run = cli.run(write_job(tmp_path, table, model=model))
     assert run.rc == 0, run.stderr
     output = read_output(tmp_path / "out")
@@ -181,10 +173,7 @@ def test_a_run_goes_over_another_s_output(tmp_path, cli, classifier):
         tmp_path,
         demo_rows(200),
         model=tiny(),
-        output={
-            "path": str(tmp_path / "a"),
-            "dtype": "float16",
-        },
+        output={"path": str(tmp_path / "a"), "dtype": "float16"},
     )
     assert cli.run(first).rc == 0
     second = write_job(

@@ -39,5 +39,16 @@ def build(device, dtype, dim=8, raise_on=None, nan_on=None, die_once=None, sleep
     return Tiny(dim, raise_on, nan_on, die_once, sleep_s, scale).to(device, dtype)
 
 
+class OneClass(Tiny):
+    """A classifier of one class: its logit is a number of the first word."""
+
+    def forward(self, input_ids, attention_mask):
+        return super().forward(input_ids, attention_mask)[:, 1, :1]
+
+
+def build_one_class(device, dtype):
+    return OneClass(8, None, None, None, 0.0, 1.0).to(device, dtype)
+
+
 def not_a_module(device, dtype):
     return 42
