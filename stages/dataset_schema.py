@@ -8,13 +8,11 @@ from typing import NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.schemas import layout
+from headrace.schemas.columns import added_columns
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import InputSpec, Job
 from headrace.stages.footer import Footer
 from headrace.stages.unify import is_bytes, is_text, unify_fields
-
-RESULT_COLUMNS = {"embed": ("embedding",), "classify": ("label", "score", "top")}
 
 
 def dataset_schema(footers: Sequence[Footer]) -> pa.Schema:
@@ -85,8 +83,13 @@ def _with_partitions(schema: pa.Schema, footers: Sequence[Footer]) -> pa.Schema:
     )
 
 
-def check_columns(job: Job, schema: pa.Schema) -> None:
+def check_columns(job: Job, schema: pa.Schema, *, multi_label: bool = False) -> None:
     """Check that the job's columns exist, are text where they must be, and don't collide.
+
+    Args:
+        job: the job.
+        schema: the dataset's.
+        multi_label: whether the model is a multi-label classifier, which gives other columns.
 
     Raises:
         JobError: one does not.
@@ -101,11 +104,12 @@ def check_columns(job: Job, schema: pa.Schema) -> None:
     for name in kept:
         _known(name, schema, "output.columns")
         _refuse_unwritable(schema.field(name))
-    for name in (*RESULT_COLUMNS[job.model.task], layout.ERROR_COLUMN):
+    for name in added_columns(job, multi_label=multi_label).names:
         if name in kept:
             msg = (
                 f"output.columns: expected no input column named {name!r}, which the result needs. "
-                "List the columns to keep without it, or rename it in the input."
+                "Set output.prefix, which goes before the names of our columns, or list the "
+                "columns to keep without it."
             )
             raise JobError(msg)
 

@@ -26,6 +26,8 @@ def job_fields(job: Job, digest_of_model: str) -> dict[str, JsonValue]:
         "preprocess": list(job.preprocess),
         "errors.mode": job.errors.mode,
         "output.columns": None if job.output.columns is None else list(job.output.columns),
+        "output.prefix": job.output.prefix,
+        "output.dtype": job.output.dtype,
     }
 
 

@@ -108,10 +108,11 @@ def _output(
     place: Workplace,
 ) -> pa.Table:
     drop = place.header.job.errors.mode == "drop"
+    reasons = reasons_column(table.num_rows, nulls, faults)
+    columns = (*computed.results.columns(), reasons)
     return output_table(
         table.select(place.passed_columns),
-        computed.results.columns(),
-        reasons_column(table.num_rows, nulls, faults),
+        dict(zip(place.header.added_columns.names, columns, strict=True)),
         list(faults) if drop else [],
     )
 

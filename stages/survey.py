@@ -6,7 +6,6 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import JsonValue
 
-from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import InputFile, Shard
 from headrace.stages.dataset_schema import check_columns, dataset_schema
@@ -17,6 +16,7 @@ from headrace.stages.listing import list_input
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
 from headrace.stages.read import Source
 from headrace.stages.shards import cut_shards
+from headrace.stages.task import check_task
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def survey(job: Job) -> Survey:
     base, listed = list_input(job.input, job.output.path)
     footers = read_footers(listed, job.input)
     schema = dataset_schema(footers)
-    check_columns(job, schema)
-    _check_task(job, model)
+    check_columns(job, schema, multi_label=model.multi_label)
+    check_task(job, model)
     fields = job_fields(job, model_digest(model.path))
     return Survey(
         job=job,
@@ -75,21 +75,3 @@ def survey(job: Job) -> Survey:
         job_fingerprint=job_fingerprint(fields),
         input_fingerprint=input_fingerprint([footer.file for footer in footers]),
     )
-
-
-def _check_task(job: Job, model: ModelFolder) -> None:
-    if job.model.task != "classify":
-        return
-    kind = model.config.get("problem_type")
-    if kind not in (None, "single_label_classification"):
-        msg = (
-            f"model.task: expected a single-label classifier, got problem_type {kind!r} in "
-            f"{model.path}. This version classifies single-label models only."
-        )
-        raise JobError(msg)
-    if model.labels and job.model.top_k > len(model.labels):
-        msg = (
-            f"model.top_k: expected at most the model's {len(model.labels)} classes, "
-            f"got {job.model.top_k}"
-        )
-        raise JobError(msg)
