@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
+from headrace.schemas.steps import Step
+
 Precision = Literal["fp32", "bf16"]
 Pooling = Literal["mean", "cls", "last", "max"]
 Task = Literal["embed", "classify"]
@@ -48,6 +50,7 @@ class ModelSpec(Section):
     )
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     top_k: int = Field(default=1, ge=1)
+    prompt: str | None = Field(default=None, description="a name; '': none; null: the folder's")
     factory: str | None = Field(default=None, pattern=r"^[\w.]+:[\w.]+$")
     options: dict[str, JsonValue] = Field(default_factory=dict)
 
@@ -58,6 +61,9 @@ class ModelSpec(Section):
             raise ValueError(msg)
         if self.top_k > 1 and self.task != "classify":
             msg = "model.top_k is for task: classify"
+            raise ValueError(msg)
+        if self.prompt and self.task != "embed":
+            msg = "model.prompt is for task: embed"
             raise ValueError(msg)
         return self
 
@@ -109,7 +115,7 @@ class Job(Section):
     name: str = Field(min_length=1, pattern=r"^[\w.-]+$")
     input: InputSpec
     model: ModelSpec
-    preprocess: Annotated[tuple[JsonValue, ...], Field(max_length=0)] = ()
+    preprocess: tuple[Step, ...] = ()
     shards: ShardSpec = ShardSpec()
     compute: ComputeSpec = ComputeSpec()
     errors: ErrorSpec = ErrorSpec()

@@ -8,6 +8,7 @@ from headrace.schemas import layout
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.stages.footers import Footer
+from headrace.stages.texts import is_text
 
 RESULT_COLUMNS = {"embed": ("embedding",), "classify": ("label", "score", "top")}
 
@@ -84,7 +85,7 @@ def check_columns(job: Job, schema: pa.Schema) -> None:
     for name in job.input.text_columns:
         _known(name, schema, "input.text")
         kind = schema.field(name).type
-        if not _is_text(kind):
+        if not is_text(kind):
             msg = f"input.text: expected a text column, got {name!r} of type {kind}"
             raise JobError(msg)
     kept = schema.names if job.output.columns is None else job.output.columns
@@ -106,11 +107,3 @@ def _known(name: str, schema: pa.Schema, key: str) -> None:
     if name not in schema.names:
         msg = f"{key}: expected one of the input's columns {schema.names}, got {name!r}"
         raise JobError(msg)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )

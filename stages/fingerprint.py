@@ -19,7 +19,7 @@ def job_fields(job: Job, digest_of_model: str) -> dict[str, JsonValue]:
         "input.text": list(job.input.text_columns),
         "input.limit": job.input.limit,
         "model.digest": digest_of_model,
-        "preprocess": list(job.preprocess),
+        "preprocess": job.model_dump(mode="json")["preprocess"],
         "errors.mode": job.errors.mode,
         "output.columns": None if job.output.columns is None else list(job.output.columns),
     }

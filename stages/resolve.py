@@ -97,7 +97,7 @@ def resolve(
         load: loads the model in a precision.
     """
     base, slices, schema = source
-    texts = sample_texts(base, slices, schema, job.input.text_columns)
+    texts = sample_texts(base, slices, schema, job.input.text_columns, job.preprocess, model.prompt)
     tokenizer = load_tokenizer(model)
     tokens = tokenize(texts, tokenizer, lowercase=model.lowercase)
     grid = _grid(job, model, tokens.lengths, shard_rows, device)

@@ -7,7 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.plan import Shard, Slice
+from headrace.schemas.steps import Step
 from headrace.stages.preprocess import model_texts
 from headrace.stages.read import read_slices
 
@@ -25,13 +27,27 @@ def sample_slices(shards: Sequence[Shard]) -> list[Slice]:
 
 
 def sample_texts(
-    base: Path, slices: Sequence[Slice], schema: pa.Schema, columns: Sequence[str]
+    base: Path,
+    slices: Sequence[Slice],
+    schema: pa.Schema,
+    columns: Sequence[str],
+    steps: Sequence[Step] = (),
+    prompt: str = "",
 ) -> pa.LargeStringArray:
-    """Read evenly spread texts of these slices, nulls and faulty rows left out."""
-    texts = [pa.array([], pa.large_string())]
+    """Make the model's texts of evenly spread rows of these slices, nulls and faults left out.
+
+    Raises:
+        JobError: a preprocessing step can't be used, or fails whatever the row.
+    """
+    names = list(dict.fromkeys(columns))
+    tables = [read_slices(base, [], schema, names)]
     for piece in slices:
-        table = read_slices(base, [piece], schema, list(dict.fromkeys(columns)))
+        table = read_slices(base, [piece], schema, names)
         step = max(1, -(-table.num_rows * len(slices) // ROWS))
-        values = model_texts(table, columns).values
-        texts.append(pc.drop_null(values.take(pa.array(range(0, len(values), step)))))
-    return pa.concat_arrays(texts)
+        # A filter goes chunk by chunk; `take` may put 32-bit offsets together until they overflow.
+        tables.append(table.filter(pa.array(np.arange(table.num_rows) % step == 0)))
+    try:
+        texts = model_texts(pa.concat_tables(tables), columns, steps, prompt)
+    except ShardError as error:  # before the run it is the job's fault
+        raise JobError(str(error)) from error
+    return pc.drop_null(texts.values)

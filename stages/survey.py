@@ -14,6 +14,7 @@ from headrace.stages.fingerprint import input_fingerprint, job_fields, job_finge
 from headrace.stages.footers import Footer, read_footers
 from headrace.stages.listing import list_input
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
+from headrace.stages.preprocess import check_steps
 from headrace.stages.shards import cut_shards
 
 
@@ -56,6 +57,7 @@ def survey(job: Job) -> Survey:
     footers = read_footers(listed)
     schema = dataset_schema(footers)
     check_columns(job, schema)
+    check_steps(job.input.text_columns, job.preprocess)
     _check_task(job, model)
     fields = job_fields(job, model_digest(model.path))
     return Survey(

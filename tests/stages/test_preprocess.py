@@ -1,7 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from headrace.stages.preprocess import BAD_UTF8, model_texts
+from headrace.stages.preprocess import model_texts
+from headrace.stages.texts import BAD_UTF8
 
 BAD = b"bad \xff\xfe byte"
 
