@@ -2,6 +2,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.schemas.errors import JobError
 from headrace.schemas.plan import Shard, Slice
 from headrace.stages.sample import ROWS, SLICES, sample_slices, sample_texts
 
@@ -72,3 +73,37 @@ def test_columns_are_joined_as_in_a_run(tmp_path):
     piece = Slice("a.parquet", 0, 0, 2)
     texts = sample_texts(tmp_path, [piece], table.schema, ["b", "a", "b"])
     assert texts.to_pylist() == ["two one two"]
+
+
+def test_steps_and_prompt_are_those_of_a_run(write, make_job):
+    folder = write([" ONE ", None, "  "])
+    steps = make_job(preprocess=["strip", "lower", "drop_empty"]).preprocess
+    slices = [Slice("a.parquet", 0, 0, 3)]
+    texts = sample_texts(folder, slices, SCHEMA, ["text"], steps, "query: ")
+    assert texts.to_pylist() == ["query: one"]
+
+
+def test_only_the_sampled_rows_go_through_the_steps(write, make_job):
+    """The rows that tiny_steps:clean can't take are not among them."""
+    folder = write(["one" if at % 3 == 0 else "zebra" for at in range(3 * ROWS)])
+    schema = pa.schema([("text", pa.string()), ("title", pa.string())])
+    steps = make_job(preprocess=[{"python": "tiny_steps:clean"}]).preprocess
+    piece = Slice("a.parquet", 0, 0, 3 * ROWS)
+    texts = sample_texts(folder, [piece], schema, ["title", "text"], steps)
+    assert texts.to_pylist() == ["one"] * ROWS
+
+
+@pytest.mark.parametrize("count", [0, 64])
+@pytest.mark.parametrize(
+    "name", ["tiny_steps:fails", "tiny_steps:nothing", "tiny_steps:drops_rows"]
+)
+def test_a_step_that_takes_no_row_is_the_job_s_fault(write, make_job, name, count):
+    folder = write(["one"] * count)
+    steps = make_job(preprocess=[{"python": name}]).preprocess
+    slices = [Slice("a.parquet", 0, 0, count)] if count else []
+    if not count and name != "tiny_steps:nothing":
+        assert sample_texts(folder, slices, SCHEMA, ["text"], steps).to_pylist() == []
+        return
+    with pytest.raises(JobError, match=f"preprocess: .*{name}") as caught:
+        sample_texts(folder, slices, SCHEMA, ["text"], steps)
+    assert "secret" not in str(caught.value)
