@@ -144,7 +144,7 @@ def test_steps_are_taken_in_order(apply):
     column = {"a": ["  A  b ", None, " "]}
     assert apply(column, "strip", "collapse_whitespace", "lower")[0] == ["a b", None, ""]
     assert apply(column, {"truncate_chars": 3}, "strip")[0] == ["A", None, ""]
-    assert apply(column, "strip", {"truncate_chars": 3})[0] == ["A ", None, ""]
+    assert apply(column, "strip", {"truncate_chars": 3})[0] == ["A  ", None, ""]
     assert apply(column, "strip", "drop_empty", {"fill_null": "x"})[0] == ["A  b", "x", "x"]
     assert apply(column, {"fill_null": "x"}, "strip", "drop_empty")[0] == ["A  b", "x", None]
 
@@ -209,9 +209,8 @@ def test_a_python_step_s_faults_join_the_others(apply, own_step):
         return frame.rename({"a": "b"})
 
     columns = {"a": unchecked([b"ok", BAD, b"boom", None, b"fine"])}
-    values, faults = apply(
-        columns, "strip", own_step(step), {"fill_null": "x"}, {"template": "{b}!"}
-    )
+    steps = ("strip", own_step(step), {"fill_null": "x"}, {"template": "{b}!"})
+    values, faults = apply(columns, *steps)
     assert values == ["ok!", None, None, "x!", "fine!"]
     assert faults == {1: BAD_UTF8, 2: "KeyError in preprocess"}
 
@@ -250,9 +249,8 @@ def test_a_prompt_goes_before_what_the_steps_leave(apply):
 
 
 def test_steps_are_tried_on_the_columns_before_any_row_is_read(steps_of):
-    check_steps(
-        ["title", "text"], steps_of("strip", {"template": "{title}"}, {"template": "{text}"})
-    )
+    twice = steps_of("strip", {"template": "{title}"}, {"template": "{text}"})
+    check_steps(["title", "text"], twice)
     with pytest.raises(JobError, match="got 'titel'; did you mean 'title'"):
         check_steps(["title", "text"], steps_of({"template": "{titel}"}))
     with pytest.raises(JobError, match=r"\['text'\], got 'title'"):

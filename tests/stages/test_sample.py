@@ -93,17 +93,18 @@ def test_only_the_sampled_rows_go_through_the_steps(write, make_job):
     assert texts.to_pylist() == ["one"] * ROWS
 
 
-@pytest.mark.parametrize("count", [0, 64])
-@pytest.mark.parametrize(
-    "name", ["tiny_steps:fails", "tiny_steps:nothing", "tiny_steps:drops_rows"]
-)
-def test_a_step_that_takes_no_row_is_the_job_s_fault(write, make_job, name, count):
-    folder = write(["one"] * count)
-    steps = make_job(preprocess=[{"python": name}]).preprocess
-    slices = [Slice("a.parquet", 0, 0, count)] if count else []
-    if not count and name != "tiny_steps:nothing":
-        assert sample_texts(folder, slices, SCHEMA, ["text"], steps).to_pylist() == []
-        return
-    with pytest.raises(JobError, match=f"preprocess: .*{name}") as caught:
-        sample_texts(folder, slices, SCHEMA, ["text"], steps)
+@pytest.mark.parametrize("name", ["fails", "nothing", "not_a_function", "drops_rows"])
+def test_a_step_that_takes_no_row_is_the_job_s_fault(write, make_job, name):
+    folder = write(["one"] * 64)
+    steps = make_job(preprocess=[{"python": f"tiny_steps:{name}"}]).preprocess
+    with pytest.raises(JobError, match=f"preprocess: .*tiny_steps:{name}") as caught:
+        sample_texts(folder, [Slice("a.parquet", 0, 0, 64)], SCHEMA, ["text"], steps)
     assert "secret" not in str(caught.value)
+
+
+def test_without_a_row_only_the_function_s_name_is_tried(tmp_path, make_job):
+    steps = make_job(preprocess=[{"python": "tiny_steps:fails"}]).preprocess
+    assert sample_texts(tmp_path, [], SCHEMA, ["text"], steps).to_pylist() == []
+    steps = make_job(preprocess=[{"python": "tiny_steps:nothing"}]).preprocess
+    with pytest.raises(JobError, match="tiny_steps:nothing"):
+        sample_texts(tmp_path, [], SCHEMA, ["text"], steps)
