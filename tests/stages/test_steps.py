@@ -1,3 +1,5 @@
+import re
+
 import narwhals as nw
 import pyarrow as pa
 import pytest
@@ -191,6 +193,12 @@ def test_joining_is_what_python_would_do(rows):
         for a, b in rows
     ]
     assert checked(joined(frame, ["a", "b"], " ")) == {TEXT: expected}
+
+
+@given(st.lists(st.text(alphabet=f"{WHITESPACE}ab\u00a0", max_size=9), min_size=1, max_size=6))
+def test_collapsing_is_what_python_would_do(rows):
+    expected = [re.sub(f"[{WHITESPACE}]+", " ", text) for text in rows]
+    assert values("collapse_whitespace", *rows) == expected
 
 
 @given(st.lists(texts, min_size=1, max_size=6))
