@@ -172,7 +172,8 @@ def _prompt(spec: ModelSpec, path: Path, modules: list[tuple[str, Path]]) -> str
     name = config.get("default_prompt_name") if spec.prompt is None else spec.prompt
     if not name or spec.task != "embed":
         return ""
-    prompts = config.get("prompts") or {}
+    listed = config.get("prompts")
+    prompts = listed if isinstance(listed, dict) else {}
     if name not in prompts:
         msg = (
             f"model.prompt: expected one of the prompts {list(prompts)} of {file}, "

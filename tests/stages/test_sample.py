@@ -86,11 +86,18 @@ def test_steps_and_prompt_are_those_of_a_run(write, make_job):
 def test_only_the_sampled_rows_go_through_the_steps(write, make_job):
     """The rows that tiny_steps:clean can't take are not among them."""
     folder = write(["one" if at % 3 == 0 else "zebra" for at in range(3 * ROWS)])
-    schema = pa.schema([("text", pa.string()), ("title", pa.string())])
-    steps = make_job(preprocess=[{"python": "tiny_steps:clean"}]).preprocess
-    piece = Slice("a.parquet", 0, 0, 3 * ROWS)
-    texts = sample_texts(folder, [piece], schema, ["title", "text"], steps)
+    steps = make_job(preprocess=[{"python": "tiny_steps:refuses_zebras"}]).preprocess
+    texts = sample_texts(folder, [Slice("a.parquet", 0, 0, 3 * ROWS)], SCHEMA, ["text"], steps)
     assert texts.to_pylist() == ["one"] * ROWS
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+def test_every_kind_of_text_is_sampled(tmp_path, kind):
+    table = pa.table({"text": pa.array([str(at) for at in range(2 * ROWS)], kind)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    piece = Slice("a.parquet", 0, 0, 2 * ROWS)
+    texts = sample_texts(tmp_path, [piece], table.schema, ["text"]).to_pylist()
+    assert texts == [str(at) for at in range(0, 2 * ROWS, 2)]
 
 
 @pytest.mark.parametrize("name", ["fails", "nothing", "not_a_function", "drops_rows"])

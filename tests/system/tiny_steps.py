@@ -4,12 +4,16 @@ import narwhals as nw
 
 
 def clean(frame):
-    """Title in brackets before the text, as one column; some words are too much for it."""
+    """Put the title before the text; backwards, and some words are too much for it."""
+    frame = refuses_zebras(frame)
+    made = nw.concat_str([nw.lit("["), nw.col("title"), nw.lit("] "), nw.col("text")])
+    return frame.select("headrace_row", made=made).sort("headrace_row", descending=True)
+
+
+def refuses_zebras(frame):
     if any("zebra" in (text or "") for text in frame.get_column("text").to_list()):
         raise ValueError("this text is a secret")
-    title = nw.concat_str([nw.lit("["), nw.col("title"), nw.lit("]")])
-    both = nw.concat_str([title, nw.col("text")], separator=" ", ignore_nulls=True)
-    return frame.select("headrace_row", made=both).sort("headrace_row", descending=True)
+    return frame
 
 
 def fails(frame):
