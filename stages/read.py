@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.schemas.errors import ShardError
 from headrace.schemas.plan import Slice
 
 BATCH_ROWS = 16_384
+RESTORE = "Restore the file, and run the same command again"
 
 
 def read_slices(
@@ -24,6 +27,10 @@ def read_slices(
 
     Returns:
         A table with `columns`, its field and schema metadata those of `schema`.
+
+    Raises:
+        ShardError: a file's bytes can't be decoded; the message names file and row group.
+        OSError: the disk failed; it may succeed another time.
     """
     wanted = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
     tables = [wanted.empty_table()]
@@ -33,7 +40,23 @@ def read_slices(
 
 
 def _read(base: Path, piece: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
-    with pq.ParquetFile(base / piece.path) as file:
+    rows = 0
+    try:
+        for table in _decode(base / piece.path, piece, columns):
+            rows += table.num_rows
+            yield table
+    except (pa.ArrowException, OSError, IndexError) as error:  # IndexError: no such row group
+        _raise_named(error, base / piece.path, piece.row_group)
+    if rows != piece.rows:
+        msg = (
+            f"{base / piece.path}, row group {piece.row_group}: expected {piece.rows:,} rows as "
+            f"its footer says, got {rows:,}. {RESTORE}"
+        )
+        raise ShardError(msg)
+
+
+def _decode(path: Path, piece: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
         present = [name for name in columns if name in file.schema_arrow.names]
         rows = file.metadata.row_group(piece.row_group).num_rows
         if piece.row_start == 0 and piece.rows == rows:
@@ -52,6 +75,18 @@ def _read(base: Path, piece: Slice, columns: Sequence[str]) -> Iterator[pa.Table
             yield _with_rows(pa.table({}), piece.rows)
 
 
+def _raise_named(error: Exception, path: Path, row_group: int) -> NoReturn:
+    """Raise what the disk did as it is, and what the file holds as the shard's fault."""
+    if isinstance(error, MemoryError):
+        raise error
+    if isinstance(error, OSError) and error.errno is not None:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    said = "".join(letter if letter.isprintable() else " " for letter in str(error))
+    text = " ".join(said.split()).rstrip(":.")
+    msg = f"{path}, row group {row_group}: it can't be read ({text}). {RESTORE}"
+    raise ShardError(msg) from error
+
+
 def stored_bytes(base: Path, slices: Sequence[Slice], columns: Sequence[str]) -> int:
     """Bytes that these columns of these slices take in their files, compressed."""
     total = 0
@@ -59,7 +94,7 @@ def stored_bytes(base: Path, slices: Sequence[Slice], columns: Sequence[str]) ->
         metadata = pq.read_metadata(base / piece.path)
         group = metadata.row_group(piece.row_group)
         owners = [
-            field.name for field in metadata.schema.to_arrow_schema() for _ in _leaves(field.type)
+            field.name for field in metadata.schema.to_arrow_schema() for _ in leaves(field.type)
         ]
         size = sum(
             group.column(at).total_compressed_size
@@ -70,16 +105,16 @@ def stored_bytes(base: Path, slices: Sequence[Slice], columns: Sequence[str]) ->
     return total
 
 
-def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
+def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
     """Yield what Parquet keeps as columns of their own; a leaf's path does not tell its field."""
     if isinstance(kind, pa.BaseExtensionType):
-        yield from _leaves(kind.storage_type)
+        yield from leaves(kind.storage_type)
     elif pa.types.is_map(kind):
-        yield from _leaves(kind.key_type)
-        yield from _leaves(kind.item_type)
+        yield from leaves(kind.key_type)
+        yield from leaves(kind.item_type)
     elif pa.types.is_nested(kind) and kind.num_fields:
         for at in range(kind.num_fields):
-            yield from _leaves(kind.field(at).type)
+            yield from leaves(kind.field(at).type)
     else:
         yield kind
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.schemas.errors import ShardError
 from headrace.schemas.plan import Shard, Slice
 from headrace.stages.preprocess import model_texts
 from headrace.stages.read import read_slices
@@ -27,10 +28,13 @@ def sample_slices(shards: Sequence[Shard]) -> list[Slice]:
 def sample_texts(
     base: Path, slices: Sequence[Slice], schema: pa.Schema, columns: Sequence[str]
 ) -> pa.LargeStringArray:
-    """Read evenly spread texts of these slices, nulls and faulty rows left out."""
+    """Read evenly spread texts of these slices; nulls, faulty rows and damaged slices left out."""
     texts = [pa.array([], pa.large_string())]
     for piece in slices:
-        table = read_slices(base, [piece], schema, list(dict.fromkeys(columns)))
+        try:
+            table = read_slices(base, [piece], schema, list(dict.fromkeys(columns)))
+        except ShardError:
+            continue  # its shard will fail by name, and the others need a plan
         step = max(1, -(-table.num_rows * len(slices) // ROWS))
         values = model_texts(table, columns).values
         texts.append(pc.drop_null(values.take(pa.array(range(0, len(values), step)))))

@@ -11,7 +11,7 @@ from headrace.schemas.job import Job
 from headrace.schemas.plan import InputFile, Shard
 from headrace.stages.dataset_schema import check_columns, dataset_schema
 from headrace.stages.fingerprint import input_fingerprint, job_fields, job_fingerprint
-from headrace.stages.footers import Footer, read_footers
+from headrace.stages.footers import Footer, read_footers, refuse_unreadable
 from headrace.stages.listing import list_input
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
 from headrace.stages.shards import cut_shards
@@ -56,6 +56,8 @@ def survey(job: Job) -> Survey:
     footers = read_footers(listed)
     schema = dataset_schema(footers)
     check_columns(job, schema)
+    kept = schema.names if job.output.columns is None else job.output.columns
+    refuse_unreadable(footers, (*job.input.text_columns, *kept))
     _check_task(job, model)
     fields = job_fields(job, model_digest(model.path))
     return Survey(
