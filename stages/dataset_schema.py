@@ -1,6 +1,8 @@
 """Step 1c: decide one Arrow schema for the dataset, and check the job's columns against it."""
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -8,67 +10,77 @@ from headrace.schemas import layout
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.stages.footers import Footer
+from headrace.stages.unify import is_text, unify_fields
 
 RESULT_COLUMNS = {"embed": ("embedding",), "classify": ("label", "score", "top")}
 
 
 def dataset_schema(footers: Sequence[Footer]) -> pa.Schema:
-    """Unify the files' schemas: a column that a file lacks, or has as all null, becomes nullable.
+    """Unify the files' schemas into one that loses nothing of any (stages/unify.py).
 
-    The first file gives the order and the metadata. Hive folders come last, as text.
+    The first file gives the order and the metadata; columns that it lacks follow. A column that a
+    file lacks, or has as all null, becomes nullable. Hive folders come last, as text.
 
     Raises:
-        JobError: two files disagree about a column's type; the message names both.
+        JobError: two files disagree about a column's type, which the message names both, or a
+            file has a column twice.
     """
-    schema = footers[0].schema
-    for footer in footers[1:]:
-        if footer.schema.equals(schema, check_metadata=False):
-            continue
-        try:
-            schema = pa.unify_schemas([schema, footer.schema])
-        except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-            _raise_disagreement(footers, footer, error)
-    for name in schema.names:
-        if any(name not in footer.schema.names for footer in footers):
-            at = schema.get_field_index(name)
-            schema = schema.set(at, schema.field(at).with_nullable(True))
+    fields: dict[str, pa.Field] = {}
+    for footer in footers:
+        _refuse_doubled(footer)
+        for field in footer.schema:
+            known = fields.get(field.name)
+            if known is not None and known.equals(field):
+                continue
+            merged = field if known is None else unify_fields(known, field)
+            if merged is None:
+                _raise_disagreement(footers, footer, field)
+            fields[field.name] = merged
+    for footer in footers:
+        for name in fields.keys() - set(footer.schema.names):
+            fields[name] = fields[name].with_nullable(True)
+    schema = pa.schema(fields.values(), metadata=footers[0].schema.metadata)
     return _with_partitions(schema, footers)
 
 
-def _raise_disagreement(
-    footers: Sequence[Footer], footer: Footer, error: pa.ArrowException
-) -> None:
-    for earlier in footers:
-        for field in footer.schema:
-            at = earlier.schema.get_field_index(field.name)
-            if at >= 0 and not _agree(earlier.schema.field(at).type, field.type):
-                msg = (
-                    f"input: expected one type for column {field.name!r}, got "
-                    f"{earlier.schema.field(at).type} in {earlier.listed.file} and {field.type} in "
-                    f"{footer.listed.file}. Convert one of them."
-                )
-                raise JobError(msg) from error
-    msg = f"input: the schema of {footer.listed.file} does not fit the others: {error}"
-    raise JobError(msg) from error
+def _refuse_doubled(footer: Footer) -> None:
+    doubled = sorted(name for name, count in Counter(footer.schema.names).items() if count > 1)
+    if doubled:
+        msg = (
+            f"input: expected distinct column names, got these more than once: {doubled} in "
+            f"{footer.listed.file}. Rename them in the input."
+        )
+        raise JobError(msg)
 
 
-def _agree(left: pa.DataType, right: pa.DataType) -> bool:
-    return bool(left == right) or pa.types.is_null(left) or pa.types.is_null(right)
+def _raise_disagreement(footers: Sequence[Footer], footer: Footer, field: pa.Field) -> NoReturn:
+    earlier = footers[: footers.index(footer)]
+    have = [other for other in earlier if field.name in other.schema.names]
+    # The first that disagrees by itself; else only all of them together do.
+    other = next(
+        (each for each in have if unify_fields(each.schema.field(field.name), field) is None),
+        have[-1],
+    )
+    msg = (
+        f"input: expected one type for column {field.name!r} that loses nothing, got "
+        f"{other.schema.field(field.name).type} in {other.listed.file} and {field.type} in "
+        f"{footer.listed.file}. Convert one of them."
+    )
+    raise JobError(msg)
 
 
 def _with_partitions(schema: pa.Schema, footers: Sequence[Footer]) -> pa.Schema:
-    for footer in footers:
-        for name, _ in footer.listed.partitions:
-            at = schema.get_field_index(name)
-            if at < 0:
-                schema = schema.append(pa.field(name, pa.string()))
-            elif any(name in other.schema.names for other in footers):
-                msg = (
-                    f"input: expected hive folder {name!r} to add a column, and a file has a "
-                    f"column of that name ({footer.listed.file}). Rename one of them."
-                )
-                raise JobError(msg)
-    return schema
+    owners = {name: footer for footer in footers for name, _ in footer.listed.partitions}
+    for name, footer in owners.items():
+        if name in schema.names:
+            msg = (
+                f"input: expected hive folder {name!r} to add a column, and a file has a "
+                f"column of that name ({footer.listed.file}). Rename one of them."
+            )
+            raise JobError(msg)
+    return pa.schema(
+        [*schema, *(pa.field(name, pa.string()) for name in owners)], metadata=schema.metadata
+    )
 
 
 def check_columns(job: Job, schema: pa.Schema) -> None:
@@ -77,10 +89,6 @@ def check_columns(job: Job, schema: pa.Schema) -> None:
     Raises:
         JobError: one does not.
     """
-    doubled = sorted({name for name in schema.names if schema.names.count(name) > 1})
-    if doubled:
-        msg = f"input: expected distinct column names, got these more than once: {doubled}"
-        raise JobError(msg)
     for name in job.input.text_columns:
         _known(name, schema, "input.text")
         kind = schema.field(name).type
@@ -109,8 +117,4 @@ def _known(name: str, schema: pa.Schema, key: str) -> None:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from urllib.parse import unquote
 
 from headrace.schemas.errors import JobError
 from headrace.schemas.layout import part_name
 from headrace.stages.store import local_path
+
+# As hive and Spark name the folder of rows that have no value.
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+Partitions = tuple[tuple[str, str | None], ...]  # (column, the folder's text or null)
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,7 @@ class Listed:
 
     file: Path
     relative: str
-    partitions: tuple[tuple[str, str], ...]  # (column, the folder's text), outermost first
+    partitions: Partitions  # outermost first
 
 
 def list_input(path: str, out: str) -> tuple[Path, list[Listed]]:
@@ -77,8 +83,33 @@ def _visible(base: Path, file: Path) -> bool:
 
 def _listed(base: Path, file: Path) -> Listed:
     relative = file.relative_to(base)
-    pairs = [part.partition("=") for part in relative.parent.parts if "=" in part]
-    return Listed(file, relative.as_posix(), tuple((key, text) for key, _, text in pairs))
+    return Listed(file, relative.as_posix(), partitions_of(relative.as_posix()))
+
+
+def partitions_of(relative: str) -> Partitions:
+    """Read the columns that hive folders (`name=value/`) add to a file, as text.
+
+    Names and values are percent-decoded, as Spark and Hive encode them, and never retyped:
+    `day=01` is the text "01". `__HIVE_DEFAULT_PARTITION__` is null.
+
+    Raises:
+        JobError: a folder's name decodes to no UTF-8, or two folders give one column.
+    """
+    found: dict[str, str | None] = {}
+    for part in Path(relative).parent.parts:
+        name, equals, value = part.partition("=")
+        if not (name and equals):
+            continue
+        try:
+            name, value = unquote(name, errors="strict"), unquote(value, errors="strict")
+        except UnicodeDecodeError as error:
+            msg = f"input: expected percent-encoded UTF-8 in hive folder {part!r}, got {error}"
+            raise JobError(msg) from error
+        if name in found:
+            msg = f"input: expected hive folder {name!r} once in a path, got it twice in {relative}"
+            raise JobError(msg)
+        found[name] = None if value == NO_VALUE else value
+    return tuple(found.items())
 
 
 def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:

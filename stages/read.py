@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from headrace.schemas.errors import ShardError
 from headrace.schemas.plan import Slice
+from headrace.stages.listing import partitions_of
 
 BATCH_ROWS = 16_384
 RESTORE = "Restore the file, and run the same command again"
@@ -125,17 +126,15 @@ def _with_rows(table: pa.Table, rows: int) -> pa.Table:
 
 
 def _conform(table: pa.Table, piece: Slice, schema: pa.Schema) -> pa.Table:
-    """Give a file's columns the dataset's order and fields: hive values as text, gaps as nulls."""
-    folders = dict(
-        part.partition("=")[::2] for part in Path(piece.path).parent.parts if "=" in part
-    )
+    """Give a file's columns the dataset's order and types: hive values as text, gaps as nulls."""
+    folders = dict(partitions_of(piece.path))
     arrays: list[pa.ChunkedArray | pa.Array] = []
     for field in schema:
         if field.name in table.column_names:
             column = table.column(field.name)
-            null = pa.types.is_null(column.type) and not pa.types.is_null(field.type)
-            arrays.append(pa.nulls(len(column), field.type) if null else column)
-        elif field.name in folders:
+            # Equal types may differ in what casts can't take, such as extension types.
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+        elif folders.get(field.name) is not None:
             arrays.append(pa.repeat(folders[field.name], table.num_rows))
         else:
             arrays.append(pa.nulls(table.num_rows, field.type))

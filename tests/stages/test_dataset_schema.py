@@ -80,6 +80,36 @@ def test_a_conflict_names_column_types_and_both_files(unify):
     assert "b.parquet" not in text
 
 
+def test_a_column_that_a_file_has_twice_is_refused_with_the_file(unify):
+    twice = pa.table([["one"], [1], [2]], names=["text", "a", "a"])
+    with pytest.raises(JobError, match=r"more than once: \['a'\] in .*b\.parquet"):
+        unify(a=pa.table({"text": ["one"]}), b=twice)
+
+
+def test_files_with_types_that_fit_get_the_wider_one(unify):
+    narrow = pa.table({"text": ["one"], "n": pa.array([1], pa.int32()), "k": ["a"]})
+    wide = pa.table(
+        {
+            "k": pa.array(["b"]).dictionary_encode(),
+            "n": pa.array([2**40], pa.int64()),
+            "text": pa.array(["two"], pa.large_string()),
+        }
+    )
+    expected = {"text": pa.large_string(), "n": pa.int64(), "k": pa.string()}
+    for tables in ({"a": narrow, "b": wide}, {"a": wide, "b": narrow}):
+        schema = unify(**tables)
+        assert {name: schema.field(name).type for name in schema.names} == expected
+
+
+def test_a_conflict_names_the_files_that_disagree_not_those_between(unify):
+    with pytest.raises(JobError, match=r"float in .*a\.parquet and int64 in .*c\.parquet"):
+        unify(
+            a=pa.table({"text": ["one"], "n": pa.array([1.5], pa.float32())}),
+            b=pa.table({"text": ["one"], "n": pa.array([1], pa.int32())}),
+            c=pa.table({"text": ["one"], "n": pa.array([1], pa.int64())}),
+        )
+
+
 def test_hive_folders_become_text_columns_at_the_end(unify):
     table = pa.table({"text": ["one"]})
     schema = unify(year_is_2024__day_is_01__a=table, year_is_2025__b=table)
@@ -162,12 +192,6 @@ def test_an_input_column_must_not_have_a_result_s_name(make_job, task, name):
 
 def test_an_embedding_run_may_keep_a_label(make_job):
     check_columns(make_job(), SCHEMA.append(pa.field("label", pa.string())))
-
-
-def test_doubled_input_columns_are_refused(make_job):
-    schema = pa.schema([("text", pa.string()), ("a", pa.int64()), ("a", pa.int64())])
-    with pytest.raises(JobError, match=r"more than once: \['a'\]"):
-        check_columns(make_job(), schema)
 
 
 def test_output_columns_named_twice_are_refused(make_job):

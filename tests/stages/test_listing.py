@@ -1,7 +1,7 @@
 import pytest
 
 from headrace.schemas.errors import JobError
-from headrace.stages.listing import list_input
+from headrace.stages.listing import list_input, partitions_of
 
 
 @pytest.fixture
@@ -157,3 +157,27 @@ def test_a_url_is_refused(touch):
         list_input("s3://bucket/x", "/elsewhere")
     with pytest.raises(JobError, match=r"output\.path.*gs://bucket/x"):
         list_input(str(folder / "in"), "gs://bucket/x")
+
+
+def test_hive_folders_give_text_as_it_is():
+    path = (
+        "day=01/x/when=2024-01-01 00%3A00/to=%C3%9F%25/none=__HIVE_DEFAULT_PARTITION__/e=/a=b=c/f"
+    )
+    assert partitions_of(path) == (
+        ("day", "01"),
+        ("when", "2024-01-01 00:00"),
+        ("to", "ß%"),
+        ("none", None),
+        ("e", ""),
+        ("a", "b=c"),
+    )
+    assert partitions_of("100%/=x/a%3Db=1/a=b.parquet") == (("a=b", "1"),)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("day=%FF/f", "percent-encoded UTF-8"), ("day=1/day=2/f", "'day' once in a path")],
+)
+def test_hive_folders_that_tell_no_value_are_refused(path, words):
+    with pytest.raises(JobError, match=words):
+        partitions_of(path)

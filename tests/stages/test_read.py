@@ -213,3 +213,40 @@ def test_stored_bytes_know_a_column_with_a_dot_in_its_name(tmp_path):
     piece = Slice("a.parquet", 0, 0, 1)
     assert stored_bytes(tmp_path, [piece], ["user.name"]) == sizes["user.name"]
     assert stored_bytes(tmp_path, [piece], ["user"]) == sizes["user"]
+
+
+def test_columns_take_the_dataset_s_wider_types(tmp_path):
+    narrow = pa.table(
+        {
+            "n": pa.array([1, None], pa.int32()),
+            "text": pa.array(["a", None]).dictionary_encode(),
+            "pair": pa.array([{"a": 1}, None], pa.struct([("a", pa.int8())])),
+        }
+    )
+    pq.write_table(narrow, tmp_path / "a.parquet")
+    schema = pa.schema(
+        [
+            ("n", pa.int64()),
+            ("text", pa.large_string()),
+            ("pair", pa.struct([("b", pa.string()), ("a", pa.int16())])),
+        ]
+    )
+    table = read_slices(tmp_path, [Slice("a.parquet", 0, 0, 2)], schema, schema.names)
+    table.validate(full=True)
+    assert table.schema == schema
+    assert table.to_pydict() == {
+        "n": [1, None],
+        "text": ["a", None],
+        "pair": [{"b": None, "a": 1}, None],
+    }
+
+
+def test_hive_values_are_decoded_text_or_null(tmp_path):
+    folders = ["day=01/to=a%2Fb", "day=__HIVE_DEFAULT_PARTITION__/to=50%25"]
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+        pq.write_table(pa.table({"n": [1]}), tmp_path / folder / "a.parquet")
+    schema = pa.schema([("n", pa.int64()), ("day", pa.string()), ("to", pa.string())])
+    pieces = [Slice(f"{folder}/a.parquet", 0, 0, 1) for folder in folders]
+    table = read_slices(tmp_path, pieces, schema, ["day", "to"])
+    assert table.to_pydict() == {"day": ["01", None], "to": ["a/b", "50%"]}

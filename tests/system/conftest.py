@@ -19,5 +19,10 @@ def _own_core():
 
 
 @pytest.fixture
-def cli(tmp_path):
-    return Cli(tmp_path, tmp_path / "prefect")
+def cli(tmp_path, cli_in):
+    return cli_in(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def cli_in():
+    return lambda folder: Cli(folder, folder / "prefect")
