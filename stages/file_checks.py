@@ -1,4 +1,9 @@
-"""Step 1b: what a footer shows that can't be read, found before anything is computed."""
+"""Step 1b, faults: what a footer shows that can't be read, found before anything is computed.
+
+pyarrow is not asked about column chunks: it ends the process when one is encrypted, has a codec
+that it does not know, or statistics of the wrong size. A regular expression finds the footers whose
+chunks are plainly fine, which is nearly all; the others are read field by field.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,15 +17,24 @@ from headrace.stages.read import leaves
 from headrace.stages.thrift import read_struct
 
 HEAD_BYTES = 4  # the magic: column chunks lie between it and the footer
-# As parquet.thrift numbers them. 5 is the LZ4 of Hadoop, whose framing pyarrow knows; 7 is LZ4_RAW.
-READABLE_CODECS = {0: "none", 1: "snappy", 2: "gzip", 4: "brotli", 5: "lz4", 6: "zstd", 7: "lz4"}
+# All numbers are those of parquet.thrift. Codec 5 is the LZ4 of Hadoop, 7 is LZ4_RAW.
+READABLE_CODECS = {0, 1, 2, 4, 5, 6, 7}
 OTHER_CODECS = {3: "LZO"}
-UNKNOWN = "UNKNOWN"  # what pyarrow calls the encodings that it does not know
-# A column chunk's codec, then its number of values and its two sizes, as every writer orders them.
+READABLE_ENCODINGS = {0, 2, 3, 4, 5, 6, 7, 8, 9}
+ROW_GROUPS, COLUMNS, ROWS, META_DATA, CRYPTO_METADATA = 4, 1, 3, 3, 8
+ENCODINGS, CODEC, SIZE, DATA_PAGE, DICTIONARY_PAGE = 2, 4, 7, 9, 11
+INT, INT_IN_TWO, LIST = rb"\x16", rb"\x26", rb"\x19"  # the next field's head: its type and distance
 VARINT = rb"[\x80-\xff]*[\x00-\x7f]"
-CODEC = re.compile(rb"\x15([\x00-\x7f])\x16" + VARINT + rb"\x16" + VARINT + rb"\x16", re.DOTALL)
-# Field numbers of parquet.thrift.
-ROW_GROUPS, COLUMNS, META_DATA, META_CODEC, CRYPTO_METADATA = 4, 1, 3, 4, 8
+FINE_CHUNK = re.compile(
+    rb"\x15[\x00-\x0e]"  # type
+    + (LIST + rb"[\x05-\xe5][\x00\x04\x06\x08\x0a\x0c\x0e\x10\x12]{0,14}")  # readable encodings
+    + (LIST + rb".{2,1000}?")  # path
+    + rb"\x15[\x00\x02\x04\x08\x0a\x0c\x0e]"  # readable codec
+    + (INT + VARINT) * 2  # number of values, size before compression
+    + (INT + b"(" + VARINT + b")" + INT_IN_TWO + b"(" + VARINT + b")")  # size, data page
+    + (b"(?:" + INT_IN_TWO + b"(" + VARINT + b"))?"),  # dictionary page
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -47,14 +61,9 @@ def find_faults(
         ValueError: the footer is not written as Parquet says.
     """
     faults = list(_wrong_counts(metadata))
-    owners = [field.name for field in schema for _ in leaves(field.type)]
-    sealed = _sealed(footer) if _may_have_sealed(footer, metadata) else {}
-    for at in range(metadata.num_row_groups):
-        group = metadata.row_group(at)
-        for leaf, owner in enumerate(owners if group.num_rows else ()):
-            why = sealed.get((at, leaf)) or _why_unreadable(group.column(leaf), data_end)
-            if why is not None:
-                faults.append(FileFault(why, at, owner))
+    if not _plainly_fine(footer, metadata, data_end):
+        owners = [field.name for field in schema for _ in leaves(field.type)]
+        faults += _wrong_chunks(footer, owners, data_end)
     return tuple(faults)
 
 
@@ -73,45 +82,60 @@ def _wrong_counts(metadata: pq.FileMetaData) -> Iterator[FileFault]:
         yield FileFault(f"its footer says {rows}")
 
 
-def _may_have_sealed(footer: bytes, metadata: pq.FileMetaData) -> bool:
-    """Say whether a closer look is needed; pyarrow's own answer could end the process."""
+def _plainly_fine(footer: bytes, metadata: pq.FileMetaData, data_end: int) -> bool:
+    """Say whether every column chunk is found, readable, and within the file's data."""
     if len(footer) != metadata.serialized_size:  # an encrypting writer signs the footer
-        return True
-    codecs = [found[0] >> 1 for found in CODEC.findall(footer)]
-    chunks = metadata.num_row_groups * metadata.num_columns
-    return len(codecs) != chunks or not READABLE_CODECS.keys() >= set(codecs)
+        return False
+    found = FINE_CHUNK.findall(footer)
+    return len(found) == metadata.num_row_groups * metadata.num_columns and all(
+        _within(_number(size), _number(page), _number(dictionary), data_end)
+        for size, page, dictionary in found
+    )
 
 
-def _sealed(footer: bytes) -> dict[tuple[int, int], str]:
-    """Say why column chunks can't be opened: (row group, leaf) to the reason."""
-    found = {}
+def _number(varint: bytes) -> int:
+    """Read a whole number ≥ 0 as the footer writes it; nothing is 0."""
+    value = 0
+    for byte in reversed(varint):
+        value = value << 7 | byte & 127
+    return value >> 1
+
+
+def _within(size: int, data_page: int, dictionary_page: int, data_end: int) -> bool:
+    start = _start(data_page, dictionary_page)
+    return start >= HEAD_BYTES and size >= 0 and start + size <= data_end
+
+
+def _start(data_page: int, dictionary_page: int) -> int:
+    """Say where a chunk begins. A dictionary at 0 or behind the data is none, as in pyarrow."""
+    return dictionary_page if 0 < dictionary_page < data_page else data_page
+
+
+def _wrong_chunks(footer: bytes, owners: Sequence[str], data_end: int) -> Iterator[FileFault]:
     for at, group in enumerate(read_struct(footer).get(ROW_GROUPS, ())):
-        for leaf, chunk in enumerate(group.get(COLUMNS, ())):
-            why = _why_sealed(chunk)
+        chunks = group.get(COLUMNS, ()) if group.get(ROWS) else ()  # without rows: never read
+        for owner, chunk in zip(owners, chunks, strict=False):
+            why = _why_unreadable(chunk, data_end)
             if why is not None:
-                found[at, leaf] = why
-    return found
+                yield FileFault(why, at, owner)
 
 
-def _why_sealed(chunk: dict[int, Any]) -> str | None:
-    if CRYPTO_METADATA in chunk or META_DATA not in chunk:
+def _why_unreadable(chunk: dict[int, Any], data_end: int) -> str | None:
+    facts = chunk.get(META_DATA)
+    if facts is None or CRYPTO_METADATA in chunk:
         return "it is encrypted, and headrace has no keys"
-    codec = chunk[META_DATA].get(META_CODEC)
-    if codec in READABLE_CODECS:
+    codec = facts.get(CODEC)
+    if codec not in READABLE_CODECS:
+        name = OTHER_CODECS.get(codec, f"codec {codec}")
+        return f"it is compressed with {name}, which can't be read"
+    unknown = sorted(set(facts.get(ENCODINGS, ())) - READABLE_ENCODINGS)
+    if unknown:
+        return f"it has the encoding {unknown[0]}, which can't be read"
+    places = facts.get(SIZE, -1), facts.get(DATA_PAGE, 0), facts.get(DICTIONARY_PAGE, 0)
+    if _within(*places, data_end):
         return None
-    return f"it is compressed with {OTHER_CODECS.get(codec, f'codec {codec}')}, which is not known"
-
-
-def _why_unreadable(chunk: pq.ColumnChunkMetaData, data_end: int) -> str | None:
-    if UNKNOWN in chunk.encodings:
-        return "it has an encoding that is not known"
-    start, size = chunk.data_page_offset, chunk.total_compressed_size
-    # A dictionary at 0 or behind the data is none: some writers leave the field to chance.
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < start:
-        start = chunk.dictionary_page_offset
-    if start < HEAD_BYTES or size < 0 or start + size > data_end:
-        return (
-            f"its bytes {start:,} to {start + size:,} are not within the file's data, "
-            f"{HEAD_BYTES} to {data_end:,}"
-        )
-    return None
+    start = _start(*places[1:])
+    return (
+        f"its bytes {start:,} to {start + places[0]:,} are not within the file's data, "
+        f"{HEAD_BYTES} to {data_end:,}"
+    )

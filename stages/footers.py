@@ -59,13 +59,14 @@ def refuse_unreadable(footers: Sequence[Footer], columns: Sequence[str]) -> None
     if not found:
         return
     footer, fault = found[0]
+    group = "" if fault.row_group is None else f", row group {fault.row_group}"
     column = "" if fault.column is None else f", column {fault.column!r}"
-    group = "" if fault.row_group is None else f", row group {fault.row_group}{column}"
-    more = f" ({len(found) - 1:,} more such faults in the input.)" if len(found) > 1 else ""
+    left = len(found) - 1
+    more = f" ({left:,} more such fault{'s' * (left > 1)} in the input.)" if left else ""
     msg = (
-        f"input.path: expected Parquet files that can be read, got {footer.listed.file}{group}: "
-        f"{fault.why}. Write the file anew, or leave it out of input.path; or leave the column out "
-        f"of input.text and output.columns.{more}"
+        f"input.path: expected Parquet files that can be read, got {footer.listed.file}{group}"
+        f"{column}: {fault.why}. Write the file anew, or leave it out of input.path; or leave the "
+        f"column out of input.text and output.columns.{more}"
     )
     raise JobError(msg)
 
