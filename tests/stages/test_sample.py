@@ -1,6 +1,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from foreign_support import spoil
 
 from headrace.schemas.plan import Shard, Slice
 from headrace.stages.sample import ROWS, SLICES, sample_slices, sample_texts
@@ -72,3 +73,13 @@ def test_columns_are_joined_as_in_a_run(tmp_path):
     piece = Slice("a.parquet", 0, 0, 2)
     texts = sample_texts(tmp_path, [piece], table.schema, ["b", "a", "b"])
     assert texts.to_pylist() == ["two one two"]
+
+
+def test_a_damaged_slice_is_left_out_and_the_others_make_the_plan(tmp_path):
+    table = pa.table({"text": [str(at) for at in range(30)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10)
+    spoil(tmp_path / "a.parquet", 1, "text", "zeros")
+    pieces = [Slice("a.parquet", at, 0, 10) for at in range(3)]
+    texts = sample_texts(tmp_path, pieces, SCHEMA, ["text"]).to_pylist()
+    assert texts == [str(at) for at in (*range(10), *range(20, 30))]
+    assert sample_texts(tmp_path, pieces[1:2], SCHEMA, ["text"]).to_pylist() == []
