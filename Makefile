@@ -9,7 +9,7 @@ export HF_HUB_OFFLINE := 1
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format bench lock clean
+.PHONY: help install demo test test-all fuzz lint format bench lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -43,6 +43,9 @@ lint: install ## ruff, its formatter, mypy strict
 format: install ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+fuzz: install ## damage Parquet files and job files for five minutes
+	$(BIN)/python scripts/fuzz.py $(ARGS)
 
 bench: install ## compare with SentenceTransformer.encode on the demo's data
 	$(BIN)/python scripts/bench_encode.py $(ARGS)

@@ -10,9 +10,6 @@ from headrace.stages.resolve import choose_device, resolve
 from headrace.stages.sample import sample_slices
 from headrace.stages.survey import survey
 
-FLOAT_BYTES = 4
-SCORE_BYTES = 12  # a float32 probability and an int64 class
-
 
 def preview(job: Job) -> Preview:
     """Survey the job, sample its lengths, load the model and time it on a few batches.
@@ -23,12 +20,12 @@ def preview(job: Job) -> Preview:
     surveyed = survey(job)
     shards = surveyed.cut()
     rows = sum(shard.rows for shard in shards)
-    source = (surveyed.base, sample_slices(shards), surveyed.schema)
     device = choose_device(job.compute.device)
     resolved = resolve(
         job,
         surveyed.model,
-        source,
+        surveyed.source,
+        sample_slices(shards),
         rows // len(shards),
         device,
         lambda precision: load_module(job.model, surveyed.model, device, precision),
@@ -40,8 +37,6 @@ def preview(job: Job) -> Preview:
     seconds = padded / speed if speed else None
     price = job.price
     widest = max(shard.rows for shard in shards)
-    embed = job.model.task == "embed"
-    row_bytes = resolved.facts.width * FLOAT_BYTES if embed else job.model.top_k * SCORE_BYTES
     return Preview(
         name=job.name,
         files=len(surveyed.files),
@@ -58,7 +53,7 @@ def preview(job: Job) -> Preview:
         else price.per_hour * seconds / 3600,
         currency=None if price is None else price.currency,
         weights_bytes=resolved.weights_bytes,
-        shard_result_bytes=widest * row_bytes,
+        shard_result_bytes=widest * resolved.facts.row_bytes,
         free_memory_bytes=_free_memory_bytes(device),
         job_fingerprint=surveyed.job_fingerprint,
         input_fingerprint=surveyed.input_fingerprint,

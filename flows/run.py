@@ -174,11 +174,17 @@ def _make_plan(call: Invocation, surveyed: Survey, cluster: Cluster) -> Plan:
     call.progress.say("planning: sampling lengths, loading the model, checking precision")
     shards = surveyed.cut()
     rows = sum(shard.rows for shard in shards) // max(1, len(shards))
-    source = (surveyed.base, sample_slices(shards), surveyed.schema)
     first, host = next(iter(sorted(cluster.workers().items())))
     siblings = sum(1 for other in cluster.workers().values() if other == host)
     future = cluster.client.submit(
-        resolve_on_worker, call.job, source, rows, siblings, workers=[first], pure=False
+        resolve_on_worker,
+        call.job,
+        surveyed.source,
+        sample_slices(shards),
+        rows,
+        siblings,
+        workers=[first],
+        pure=False,
     )
     try:
         resolved = future.result(timeout=READY_DEADLINE_S)

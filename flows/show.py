@@ -167,10 +167,16 @@ def preview_view(plan: Preview) -> RenderableType:
 
 
 def _result(plan: Preview) -> str:
-    if plan.result.task == "embed":
-        vector = "unit vectors" if plan.result.normalize else "vectors"
-        return f"{vector} of {plan.result.width} float32, {plan.result.pooling} pooling"
-    return f"one of {plan.result.width} labels, top {plan.result.top_k}"
+    result = plan.result
+    if result.task == "embed":
+        vector = "unit vectors" if result.normalize else "vectors"
+        return f"{vector} of {result.width} {result.dtype}, {result.pooling} pooling"
+    if result.threshold is None:
+        return f"one of {result.width} labels, top {result.top_k}"
+    return (
+        f"of {result.width} labels those with a probability of {result.threshold:g} or more, "
+        f"at most {result.top_k}"
+    )
 
 
 def _shapes(grid: ShapeGrid) -> str:

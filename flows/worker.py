@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import torch
 from distributed import get_worker
 
@@ -24,6 +23,7 @@ from headrace.stages.journal import Journal, now_unix_s, process_started_unix_s
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.load_model import load_module
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
+from headrace.stages.read import Source
 from headrace.stages.resolve import Resolved, choose_device, multiplies_bf16, pad_id, resolve
 from headrace.stages.shard import process_shard
 from headrace.stages.store import own_tmp, read_json
@@ -75,7 +75,7 @@ _PROCESS = _Process(threading.Lock())
 
 
 def resolve_on_worker(
-    job: Job, source: tuple[Path, list[Slice], pa.Schema], shard_rows: int, workers_on_host: int
+    job: Job, source: Source, slices: list[Slice], shard_rows: int, workers_on_host: int
 ) -> Resolved:
     """Resolve shapes, precision and width on this worker (stages/resolve.py)."""
     model = open_model_folder(job.model)
@@ -83,7 +83,9 @@ def resolve_on_worker(
     with _PROCESS.lock:
         thread = _device_thread(workers_on_host)
         return thread.run(
-            lambda: resolve(job, model, source, shard_rows, device, _loader(job, model, device))
+            lambda: resolve(
+                job, model, source, slices, shard_rows, device, _loader(job, model, device)
+            )
         )
 
 
@@ -145,7 +147,7 @@ def _set_up(order: Order) -> Workplace:
     ledger.ready()
     return Workplace(
         out=order.out,
-        base=order.base,
+        source=Source(order.base, header.job.input, header.dataset_schema),
         header=header,
         tokenizer=load_tokenizer(model),
         lowercase=model.lowercase,

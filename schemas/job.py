@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, m
 Precision = Literal["fp32", "bf16"]
 Pooling = Literal["mean", "cls", "last", "max"]
 Task = Literal["embed", "classify"]
+InputFormat = Literal["parquet", "csv", "jsonl", "arrow"]
+VectorDtype = Literal["float32", "float16"]
 
 
 def _yaml_null(value: object) -> object:
@@ -23,12 +25,42 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class CsvSpec(Section):
+    """How CSV is written. `quote: null`: no field is quoted."""
+
+    delimiter: str = Field(default=",", pattern=r"^[ -~\t]$")
+    quote: str | None = Field(default='"', pattern=r"^[ -~]$")
+    column_names: tuple[str, ...] | None = Field(
+        default=None, min_length=1, description="null: the first line has them"
+    )
+
+
 class InputSpec(Section):
-    """What is read. `path`: a Parquet file, a folder (hive partitions kept as text), or a glob."""
+    """What is read. `path`: a file, a folder (hive partitions kept as text), or a glob.
+
+    `types`: columns' Arrow types, for the formats that don't say; null values stay null.
+    """
 
     path: str = Field(min_length=1)
+    format: InputFormat = "parquet"
+    types: dict[str, str] = Field(default_factory=dict)
+    csv: CsvSpec = CsvSpec()
+    binary_as_text: bool = Field(default=False, description="read bytes as UTF-8 text")
     text: str | Annotated[tuple[str, ...], Field(min_length=1)]
     limit: int | None = Field(default=None, ge=1, description="only the first N rows")
+
+    @model_validator(mode="after")
+    def _options_fit_the_format(self) -> "InputSpec":
+        if self.types and self.format not in {"csv", "jsonl"}:
+            msg = f"input.types are for csv and jsonl; format {self.format!r} has types of its own"
+            raise ValueError(msg)
+        if self.csv != CsvSpec() and self.format != "csv":
+            msg = f"input.csv is for format: csv, got format: {self.format}"
+            raise ValueError(msg)
+        if self.csv.quote == self.csv.delimiter:
+            msg = f"input.csv.quote and .delimiter must differ, got {self.csv.quote!r} for both"
+            raise ValueError(msg)
+        return self
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -43,21 +75,35 @@ class ModelSpec(Section):
     task: Task
     pooling: Pooling | None = Field(default=None, description="null: the model folder's, or mean")
     normalize: bool = True
+    truncate_dim: int | None = Field(
+        default=None, ge=1, description="the first values of a vector; null: all"
+    )
     max_length: int | None = Field(
         default=None, ge=1, description="tokens a row; null: the model's"
     )
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    top_k: int = Field(default=1, ge=1)
+    top_k: int | None = Field(
+        default=None, ge=1, description="null: 1, or all classes of a multi-label model"
+    )
+    threshold: float | None = Field(
+        default=None, ge=0.0, le=1.0, description="of a multi-label model; null: 0.5"
+    )
     factory: str | None = Field(default=None, pattern=r"^[\w.]+:[\w.]+$")
     options: dict[str, JsonValue] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _options_need_a_factory(self) -> "ModelSpec":
+    def _options_fit_together(self) -> "ModelSpec":
         if self.options and self.factory is None:
             msg = "model.options are given to model.factory, and there is none"
             raise ValueError(msg)
-        if self.top_k > 1 and self.task != "classify":
+        if self.top_k is not None and self.top_k > 1 and self.task != "classify":
             msg = "model.top_k is for task: classify"
+            raise ValueError(msg)
+        if self.threshold is not None and self.task != "classify":
+            msg = "model.threshold is for task: classify"
+            raise ValueError(msg)
+        if self.truncate_dim is not None and self.task != "embed":
+            msg = "model.truncate_dim is for task: embed"
             raise ValueError(msg)
         return self
 
@@ -96,11 +142,17 @@ class PriceSpec(Section):
 
 
 class OutputSpec(Section):
-    """What is written. `columns`: the input columns to keep; null keeps every one."""
+    """What is written.
+
+    `columns`: the input columns to keep; null keeps every one. `prefix`: put before the name of
+    each column that headrace adds. `dtype`: of a vector's values.
+    """
 
     path: str = Field(min_length=1)
     compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] = "zstd"
     columns: tuple[str, ...] | None = None
+    prefix: str = ""
+    dtype: VectorDtype = "float32"
 
 
 class Job(Section):

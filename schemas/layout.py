@@ -16,7 +16,6 @@ TMP = f"{HOME}/tmp"  # noqa: S108 - below the output folder
 
 FORMAT = 1
 FOOTER_KEY = "headrace"
-ERROR_COLUMN = "headrace_error"
 
 PART_PATTERN = re.compile(r"^part-(\d{7})-([0-9a-f]{8})\.parquet$")
 

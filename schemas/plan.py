@@ -8,8 +8,14 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from headrace.schemas.job import Job, Pooling, Precision, Task
+from headrace.schemas.columns import AddedColumns, added_columns
+from headrace.schemas.job import Job, Pooling, Precision, Task, VectorDtype
 from headrace.schemas.layout import part_name
+
+Activation = Literal["softmax", "sigmoid"]
+
+VALUE_BYTES: dict[VectorDtype, int] = {"float32": 4, "float16": 2}
+CLASS_BYTES = 12  # a float32 probability and an int64 class
 
 
 class Value(BaseModel):
@@ -27,14 +33,21 @@ class InputFile(Value):
     rows: int
 
 
+Span = tuple[int, int]  # offset and size in bytes
+
+
 @dataclass(frozen=True)
 class Slice:
-    """A run of rows inside one row group of one file."""
+    """A run of rows inside one row group of one file.
+
+    A text file's row group is a block of whole records, and `span` is where it lies.
+    """
 
     path: str
     row_group: int
     row_start: int
     rows: int
+    span: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -84,15 +97,29 @@ class Road(Value):
 
 
 class ResultFacts(Value):
-    """What the model gives: the width of an embedding, or the names of the classes."""
+    """What the model gives: the width of an embedding, or the names of the classes.
+
+    The fields between `width` and `max_length` are for one of the tasks only.
+    """
 
     task: Task
-    width: int
+    width: int  # values of a vector as it is written, or how many classes
+    dtype: VectorDtype = "float32"  # of a vector's values; scores are float32
+    truncate_dim: int | None = None  # how many of the pooled values are kept; None: all
     labels: tuple[str, ...] = ()
-    top_k: int = 1
+    activation: Activation = "softmax"
+    threshold: float | None = None  # of a multi-label classifier; None: one label a row
+    top_k: int = 1  # how many classes are considered
     max_length: int
     pooling: Pooling
     normalize: bool
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row's result takes in memory while its shard is computed."""
+        if self.task == "embed":
+            return self.width * VALUE_BYTES[self.dtype]
+        return self.top_k * CLASS_BYTES
 
 
 class PlanHeader(Value):
@@ -118,6 +145,11 @@ class PlanHeader(Value):
     def dataset_schema(self) -> pa.Schema:
         """The dataset's one Arrow schema, hive folders' columns included."""
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.arrow_schema)))
+
+    @property
+    def added_columns(self) -> AddedColumns:
+        """The names of the columns that a part has beside those of the input."""
+        return added_columns(self.job, multi_label=self.result.threshold is not None)
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,18 @@
 """Step 1c: decide one Arrow schema for the dataset, and check the job's columns against it."""
 
+import io
 from collections import Counter
 from collections.abc import Sequence
 from typing import NoReturn
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from headrace.schemas import layout
+from headrace.schemas.columns import added_columns
 from headrace.schemas.errors import JobError
-from headrace.schemas.job import Job
-from headrace.stages.footers import Footer
-from headrace.stages.unify import is_text, unify_fields
-
-RESULT_COLUMNS = {"embed": ("embedding",), "classify": ("label", "score", "top")}
+from headrace.schemas.job import InputSpec, Job
+from headrace.stages.footer import Footer
+from headrace.stages.unify import is_bytes, is_text, unify_fields
 
 
 def dataset_schema(footers: Sequence[Footer]) -> pa.Schema:
@@ -83,31 +83,47 @@ def _with_partitions(schema: pa.Schema, footers: Sequence[Footer]) -> pa.Schema:
     )
 
 
-def check_columns(job: Job, schema: pa.Schema) -> None:
+def check_columns(job: Job, schema: pa.Schema, *, multi_label: bool = False) -> None:
     """Check that the job's columns exist, are text where they must be, and don't collide.
+
+    Args:
+        job: the job.
+        schema: the dataset's.
+        multi_label: whether the model is a multi-label classifier, which gives other columns.
 
     Raises:
         JobError: one does not.
     """
     for name in job.input.text_columns:
         _known(name, schema, "input.text")
-        kind = schema.field(name).type
-        if not _is_text(kind):
-            msg = f"input.text: expected a text column, got {name!r} of type {kind}"
-            raise JobError(msg)
+        _refuse_no_text(name, schema.field(name).type, job.input)
     kept = schema.names if job.output.columns is None else job.output.columns
     if len(set(kept)) < len(kept):
         msg = f"output.columns: expected each column once, got {list(kept)}"
         raise JobError(msg)
-    for name in job.output.columns or ():
+    for name in kept:
         _known(name, schema, "output.columns")
-    for name in (*RESULT_COLUMNS[job.model.task], layout.ERROR_COLUMN):
+        _refuse_unwritable(schema.field(name))
+    for name in added_columns(job, multi_label=multi_label).names:
         if name in kept:
             msg = (
                 f"output.columns: expected no input column named {name!r}, which the result needs. "
-                "List the columns to keep without it, or rename it in the input."
+                "Set output.prefix, which goes before the names of our columns, or list the "
+                "columns to keep without it."
             )
             raise JobError(msg)
+
+
+def _refuse_unwritable(field: pa.Field) -> None:
+    """Ask Parquet itself whether it holds a type: Arrow files may bring others."""
+    try:
+        pq.ParquetWriter(io.BytesIO(), pa.schema([field])).close()
+    except (pa.ArrowException, OSError) as error:
+        msg = (
+            f"output.columns: expected types that Parquet holds, got column {field.name!r} of type "
+            f"{field.type} ({error}). Leave it out."
+        )
+        raise JobError(msg) from error
 
 
 def _known(name: str, schema: pa.Schema, key: str) -> None:
@@ -116,5 +132,11 @@ def _known(name: str, schema: pa.Schema, key: str) -> None:
         raise JobError(msg)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+def _refuse_no_text(name: str, kind: pa.DataType, spec: InputSpec) -> None:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if is_text(plain) or (spec.binary_as_text and is_bytes(plain)):
+        return
+    msg = f"input.text: expected a text column, got {name!r} of type {kind}."
+    if is_bytes(plain):
+        msg += " If these bytes are UTF-8 text, set input.binary_as_text: true."
+    raise JobError(msg)

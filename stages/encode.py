@@ -11,8 +11,6 @@ from headrace.schemas import layout
 from headrace.schemas.report import ShardReport
 
 ROW_GROUP_ROWS = 65_536
-# Vectors hardly repeat: a dictionary would cost time and memory for nothing.
-PLAIN_COLUMN = "embedding"
 
 
 def encode(table: pa.Table, tmp: Path, compression: str, report: ShardReport) -> Path:
@@ -40,9 +38,17 @@ def encode(table: pa.Table, tmp: Path, compression: str, report: ShardReport) ->
 
 
 def _dictionary_columns(schema: pa.Schema) -> list[str]:
-    """Name every leaf but the vector's, as Parquet spells them: asked of an empty file."""
+    """Name every leaf but the vectors', as Parquet spells them: asked of an empty file.
+
+    Vectors hardly repeat: a dictionary would cost time and memory for nothing.
+    """
     sink = io.BytesIO()
     pq.write_table(schema.empty_table(), sink)
     leaves = pq.read_metadata(sink).schema
     paths = [leaves.column(at).path for at in range(len(leaves))]
-    return [path for path in paths if not path.startswith(f"{PLAIN_COLUMN}.")]
+    vectors = {f"{field.name}.list.element" for field in schema if _is_vector(field.type)}
+    return [path for path in paths if path not in vectors]
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))

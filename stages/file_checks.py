@@ -7,13 +7,12 @@ chunks are plainly fine, which is nearly all; the others are read field by field
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.stages.read import leaves
+from headrace.schemas.errors import JobError
+from headrace.stages.footer import FileFault, Footer
 from headrace.stages.thrift import read_struct
 
 HEAD_BYTES = 4  # the magic: column chunks lie between it and the footer
@@ -37,24 +36,15 @@ FINE_CHUNK = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class FileFault:
-    """Why a part of a file can't be read."""
-
-    why: str
-    row_group: int | None = None  # None: the file as a whole
-    column: str | None = None  # None: every column
-
-
 def find_faults(
-    footer: bytes, metadata: pq.FileMetaData, schema: pa.Schema, data_end: int
+    footer: bytes, metadata: pq.FileMetaData, owners: Sequence[str], data_end: int
 ) -> tuple[FileFault, ...]:
     """Find what a footer shows to be unreadable.
 
     Args:
         footer: the footer's bytes.
         metadata: the same, as pyarrow reads it.
-        schema: the same as Arrow's schema.
+        owners: the name of the column that each of a row group's chunks belongs to.
         data_end: where in the file the footer begins.
 
     Raises:
@@ -62,14 +52,35 @@ def find_faults(
     """
     faults = list(_wrong_counts(metadata))
     if not _plainly_fine(footer, metadata, data_end):
-        owners = [field.name for field in schema for _ in leaves(field.type)]
         faults += _wrong_chunks(footer, owners, data_end)
     return tuple(faults)
 
 
-def concerning(faults: Sequence[FileFault], columns: Sequence[str]) -> list[FileFault]:
-    """Return the faults that reading these columns would meet."""
-    return [fault for fault in faults if fault.column is None or fault.column in columns]
+def refuse_unreadable(footers: Sequence[Footer], columns: Sequence[str]) -> None:
+    """Refuse files whose footers show that some of these columns can't be read.
+
+    Raises:
+        JobError: the message names the first such file, row group and column.
+    """
+    found = [
+        (footer.listed.file, fault)
+        for footer in footers
+        for fault in footer.faults
+        if fault.column is None or fault.column in columns
+    ]
+    if not found:
+        return
+    file, fault = found[0]
+    group = "" if fault.row_group is None else f", row group {fault.row_group}"
+    column = "" if fault.column is None else f", column {fault.column!r}"
+    left = len(found) - 1
+    more = f" ({left:,} more such fault{'s' * (left > 1)} in the input.)" if left else ""
+    msg = (
+        f"input.path: expected Parquet files that can be read, got {file}{group}{column}: "
+        f"{fault.why}. Write the file anew, or leave it out of input.path; or leave the column out "
+        f"of input.text and output.columns.{more}"
+    )
+    raise JobError(msg)
 
 
 def _wrong_counts(metadata: pq.FileMetaData) -> Iterator[FileFault]:

@@ -18,10 +18,16 @@ def job_fields(job: Job, digest_of_model: str) -> dict[str, JsonValue]:
     return fields | {
         "input.text": list(job.input.text_columns),
         "input.limit": job.input.limit,
+        "input.format": job.input.format,
+        "input.types": dict(job.input.types),
+        "input.csv": job.input.csv.model_dump(mode="json"),
+        "input.binary_as_text": job.input.binary_as_text,
         "model.digest": digest_of_model,
         "preprocess": list(job.preprocess),
         "errors.mode": job.errors.mode,
         "output.columns": None if job.output.columns is None else list(job.output.columns),
+        "output.prefix": job.output.prefix,
+        "output.dtype": job.output.dtype,
     }
 
 

@@ -12,12 +12,14 @@ from headrace.kernels.pad_gather.reference import pad_gather
 from headrace.kernels.pool_normalize.reference import normalize, pool
 from headrace.kernels.softmax_topk.reference import softmax_topk
 from headrace.schemas.errors import JobError
+from headrace.schemas.job import VectorDtype
 from headrace.schemas.plan import ResultFacts
 from headrace.stages.batch import Batch
 from headrace.stages.spans import Spans
 from headrace.stages.tokenize import Tokens
 
 HIDDEN_RANK = 3
+DTYPES: dict[VectorDtype, torch.dtype] = {"float32": torch.float32, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class RaggedOnDevice:
 class BatchResult:
     """What one batch gave, on the host, in the order of the batch's rows (R of them)."""
 
-    values: npt.NDArray[np.float32]  # embed: (R, W); classify: (R, k) probabilities
+    # embed: (R, W) float32 or float16; classify: (R, k) float32 probabilities
+    values: npt.NDArray[np.float32 | np.float16]
     classes: npt.NDArray[np.int64] | None  # classify: (R, k)
     finite: npt.NDArray[np.bool_]  # (R,)
 
@@ -82,11 +85,14 @@ class Forward:
         tensor = model_tensor(output, self.facts.task)
         fit_to_batch(tensor, mask)
         if self.facts.task == "classify":
-            scores, classes, finite = softmax_topk(tensor, self.facts.top_k)
-            return scores, classes, finite
+            return softmax_topk(tensor, self.facts.top_k, activation=self.facts.activation)
         hidden = tensor.ndim == HIDDEN_RANK
         pooled = pool(tensor, mask, self.facts.pooling) if hidden else tensor.float()
-        vectors, finite = normalize(pooled, enabled=self.facts.normalize)
+        vectors, finite = normalize(
+            pooled[:, : self.facts.truncate_dim],
+            enabled=self.facts.normalize,
+            dtype=DTYPES[self.facts.dtype],
+        )
         return vectors, None, finite
 
 

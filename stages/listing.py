@@ -1,4 +1,4 @@
-"""Step 1a: list the input's Parquet files in one stable order, with their hive folders' values."""
+"""Step 1a: list the input's files in one stable order, with their hive folders' values."""
 
 import glob
 import os
@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import unquote
 
 from headrace.schemas.errors import JobError
+from headrace.schemas.job import InputFormat, InputSpec
 from headrace.schemas.layout import part_name
 from headrace.stages.store import local_path
 
+SUFFIXES: dict[InputFormat, tuple[str, ...]] = {
+    "parquet": (".parquet",),
+    "csv": (".csv", ".tsv"),
+    "jsonl": (".jsonl", ".ndjson"),
+    "arrow": (".arrow", ".feather"),
+}
 # As hive and Spark name the folder of rows that have no value.
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -27,7 +35,7 @@ class Listed:
     partitions: Partitions  # outermost first
 
 
-def list_input(path: str, out: str) -> tuple[Path, list[Listed]]:
+def list_input(spec: InputSpec, out: str) -> tuple[Path, list[Listed]]:
     """List what `input.path` names: a file, a folder (recursively), or a glob.
 
     Names that start with `_` or `.` are skipped, as Spark and pyarrow.dataset do.
@@ -36,21 +44,20 @@ def list_input(path: str, out: str) -> tuple[Path, list[Listed]]:
         The base folder, and the files in the order of their relative paths.
 
     Raises:
-        JobError: there is no such path, it holds no Parquet file, or the output lies inside it.
+        JobError: there is no such path, it holds no file of the format, or the output is in it.
     """
-    where = local_path(path, "input.path")
+    where = local_path(spec.path, "input.path")
     if glob.has_magic(str(where)) and not where.exists():
         base, files = _glob(where)
     elif where.is_dir():
-        base, files = where, _below(where)
+        base, files = where, _below(where, SUFFIXES[spec.format])
     elif where.is_file():
         base, files = where.parent, [where]
     else:
         msg = f"input.path: expected a file, a folder or a glob, and there is nothing at {where}"
         raise JobError(msg)
     if not files:
-        msg = f"input.path: expected Parquet files (*.parquet), and found none at {where}"
-        raise JobError(msg)
+        _refuse_empty(where, spec.format)
     target = local_path(out, "output.path")
     if where.is_dir():
         nested = target == where or where in target.parents
@@ -61,6 +68,15 @@ def list_input(path: str, out: str) -> tuple[Path, list[Listed]]:
     return base, sorted((_listed(base, file) for file in files), key=lambda entry: entry.relative)
 
 
+def _refuse_empty(where: Path, wanted: InputFormat) -> NoReturn:
+    kinds = " or ".join(f"*{suffix}" for suffix in SUFFIXES[wanted])
+    msg = f"input.path: expected {wanted} files ({kinds}), and found none at {where}."
+    for other in sorted(SUFFIXES.keys() - {wanted}):
+        if where.is_dir() and _below(where, SUFFIXES[other]):
+            msg += f" It holds {other} files: set input.format: {other}."
+    raise JobError(msg)
+
+
 def _glob(pattern: Path) -> tuple[Path, list[Path]]:
     parts = pattern.parts
     fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
@@ -69,11 +85,11 @@ def _glob(pattern: Path) -> tuple[Path, list[Path]]:
     return base, [file for file in found if file.is_file() and _visible(base, file)]
 
 
-def _below(folder: Path) -> list[Path]:
+def _below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     files: list[Path] = []
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(("_", "."))]
-        files += [Path(parent, name) for name in names if name.endswith(".parquet")]
+        files += [Path(parent, name) for name in names if name.endswith(suffixes)]
     return [file for file in files if _visible(folder, file)]
 
 

@@ -38,6 +38,11 @@ class ModelFolder:
         names = self.config.get("id2label") or {}
         return tuple(names[key] for key in sorted(names, key=int))
 
+    @property
+    def multi_label(self) -> bool:
+        """Whether a row has any number of labels, as transformers' `problem_type` says."""
+        return bool(self.config.get("problem_type") == "multi_label_classification")
+
 
 def open_model_folder(spec: ModelSpec) -> ModelFolder:
     """Read the configuration of the job's model.

@@ -35,6 +35,8 @@ SLICES_SCHEMA = pa.schema(
         ("row_group", pa.int32()),
         ("row_start", pa.int64()),
         ("rows", pa.int64()),
+        ("offset_bytes", pa.int64()),  # of a text file's block; null for the other formats
+        ("size_bytes", pa.int64()),
     ]
 )
 
@@ -153,6 +155,7 @@ def _slices_bytes(shards: Sequence[Shard]) -> bytes:
                 piece.row_group,
                 piece.row_start,
                 piece.rows,
+                *(piece.span or (None, None)),
             )
             for piece in pieces
         ]
@@ -171,7 +174,14 @@ def _shards_of(table: pa.Table) -> tuple[Shard, ...]:
         Shard(
             index,
             shard_id,
-            tuple(Slice(*piece) for _, _, *piece in pieces if piece[0] is not None),
+            tuple(_slice(*piece) for _, _, *piece in pieces if piece[0] is not None),
         )
         for (index, shard_id), pieces in groupby(rows, key=lambda row: row[:2])
     )
+
+
+def _slice(
+    path: str, row_group: int, row_start: int, rows: int, offset: int | None, size: int | None
+) -> Slice:
+    span = None if offset is None or size is None else (offset, size)
+    return Slice(path, row_group, row_start, rows, span)

@@ -8,7 +8,6 @@ processors with AVX512-BF16 but without AMX may run it at half the rate of fp32.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -20,17 +19,17 @@ from headrace.schemas.job import Job, Precision
 from headrace.schemas.plan import ResultFacts, Road, ShapeGrid, Slice
 from headrace.stages.batch import Batch, padding_share
 from headrace.stages.forward import Forward, fit_to_batch, model_tensor
+from headrace.stages.gate import compare
 from headrace.stages.isolate import run_batches
 from headrace.stages.model_folder import ModelFolder
+from headrace.stages.read import Source
 from headrace.stages.results import Results
 from headrace.stages.sample import sample_texts
 from headrace.stages.shapes import choose_grid, make_grid
+from headrace.stages.task import result_facts
 from headrace.stages.tokenize import Tokens, load_tokenizer, tokenize
 
 GATE_ROWS = 64
-MIN_COSINE = 0.999
-MIN_NORM = 1e-30
-MIN_AGREEMENT = 0.99  # of labels, for a classifier
 TRIALS = 3
 TRIAL_BATCHES = 4
 PROBE_TEXT = "one"
@@ -81,7 +80,8 @@ def multiplies_bf16(device: str) -> bool:
 def resolve(
     job: Job,
     model: ModelFolder,
-    source: tuple[Path, list[Slice], pa.Schema],
+    source: Source,
+    slices: list[Slice],
     shard_rows: int,
     device: str,
     load: Load,
@@ -91,13 +91,13 @@ def resolve(
     Args:
         job: the job.
         model: its model folder.
-        source: base folder, slices and schema to sample texts from.
+        source: the input.
+        slices: of it, to sample texts from.
         shard_rows: rows of a typical shard, which the padding estimate is for.
         device: from `choose_device`.
         load: loads the model in a precision.
     """
-    base, slices, schema = source
-    texts = sample_texts(base, slices, schema, job.input.text_columns)
+    texts = sample_texts(source, slices, job.input.text_columns)
     tokenizer = load_tokenizer(model)
     tokens = tokenize(texts, tokenizer, lowercase=model.lowercase)
     grid = _grid(job, model, tokens.lengths, shard_rows, device)
@@ -136,7 +136,7 @@ def _choose_road(
         fast = _trial(_forward(job, model, device, load, "bf16"), probe)
     except ShardError as error:
         return _road(device, "fp32", f"bf16 was tried: {error}", safe), safe.forward
-    passed, measure = _gate(safe.results, fast.results)
+    passed, measure = compare(safe.results, fast.results)
     ratio = fast.tokens_per_s / safe.tokens_per_s
     if passed and ratio > 1.0:
         reason = f"{measure}, {ratio:.2f} times as fast in a trial"
@@ -186,24 +186,7 @@ def _forward(
     tensor = model_tensor(output, job.model.task)
     fit_to_batch(tensor, mask)
     width = int(tensor.shape[-1])
-    return Forward(module, device, _facts(job, model, width), pad_id(model))
-
-
-def _facts(job: Job, model: ModelFolder, width: int) -> ResultFacts:
-    classify = job.model.task == "classify"
-    if classify and job.model.top_k > width:
-        msg = f"model.top_k: expected at most the model's {width} classes, got {job.model.top_k}"
-        raise JobError(msg)
-    named = model.labels if len(model.labels) == width else tuple(map(str, range(width)))
-    return ResultFacts(
-        task=job.model.task,
-        width=width,
-        labels=named if classify else (),
-        top_k=job.model.top_k,
-        max_length=model.max_length,
-        pooling=model.pooling,
-        normalize=job.model.normalize,
-    )
+    return Forward(module, device, result_facts(job, model, width), pad_id(model))
 
 
 def pad_id(model: ModelFolder) -> int:
@@ -239,19 +222,3 @@ def _trial(forward: Forward, probe: Tokens) -> Trial:
         outcome = run_batches(batches, lambda batch: forward.run(ragged, batch), results.place)
         best = max(best, outcome.padded_tokens / (time.perf_counter() - start))
     return Trial(forward, best, results)
-
-
-def _gate(safe: Results, fast: Results) -> tuple[bool, str]:
-    """Compare results: the lowest cosine of embeddings, the agreement of first labels."""
-    both = safe.valid & fast.valid
-    if not both.any() or (safe.valid != fast.valid).any():
-        return False, "it computes other rows than fp32"
-    if safe.task == "classify":
-        agreement = float((safe.classes[both, 0] == fast.classes[both, 0]).mean())
-        return agreement >= MIN_AGREEMENT, f"label agreement {agreement:.4f} with fp32"
-    left, right = safe.values[both].astype(np.float64), fast.values[both].astype(np.float64)
-    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    # Two zero vectors are the same result; one beside another vector is not.
-    same = (left == right).all(1)
-    cosine = np.where(same, 1.0, (left * right).sum(1) / np.maximum(norms, MIN_NORM))
-    return float(cosine.min()) >= MIN_COSINE, f"cosine {cosine.min():.5f} to fp32"

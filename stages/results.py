@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.schemas import layout
 from headrace.schemas.plan import ResultFacts
 from headrace.stages.forward import BatchResult
 
@@ -16,16 +15,15 @@ NULL_INPUT = "null input"
 class Results:
     """Takes batches' results in any order and gives Arrow columns in the shard's order.
 
-    `values` (N, W or k) float32, `classes` (N, k) int64 for a classifier, and `valid` (N,) bool:
-    which rows have a result.
+    `values` (N, W) float32 or float16 or (N, k) float32, `classes` (N, k) int64 for a classifier,
+    and `valid` (N,) bool: which rows have a result.
     """
 
     def __init__(self, rows: int, facts: ResultFacts) -> None:
         """Make room for `rows` results; what is never placed stays zero, and null in Arrow."""
-        self._facts = facts
-        self.task = facts.task
+        self.facts = facts
         width = facts.width if facts.task == "embed" else facts.top_k
-        self.values = np.zeros((rows, width), np.float32)
+        self.values: npt.NDArray[np.float32 | np.float16] = np.zeros((rows, width), facts.dtype)
         self.classes = np.zeros((rows, width), np.int64)
         self.valid = np.zeros(rows, np.bool_)
 
@@ -36,33 +34,47 @@ class Results:
             self.classes[rows] = result.classes
         self.valid[rows] = True
 
-    def columns(self) -> dict[str, pa.Array]:
-        """The result columns by name: embed `embedding`; classify `label`, `score`, maybe `top`."""
-        missing = ~self.valid
-        if self._facts.task == "embed":
-            flat = pa.array(self.values.reshape(-1))
-            kind = pa.list_(pa.float32(), self._facts.width)
-            return {
-                "embedding": pa.FixedSizeListArray.from_arrays(
-                    flat, type=kind, mask=pa.array(missing)
-                )
-            }
-        names = pa.array(self._facts.labels, pa.string())
-        columns: dict[str, pa.Array] = {
-            "label": names.take(pa.array(self.classes[:, 0], mask=missing)),
-            "score": pa.array(self.values[:, 0], mask=missing),
-        }
-        if self._facts.top_k > 1:
-            columns["top"] = self._top(names, missing)
-        return columns
+    def reaching(self, threshold: float) -> npt.NDArray[np.bool_]:
+        """Say which scores (N, k) reach a threshold, both as float32."""
+        return self.values >= np.float32(threshold)
 
-    def _top(self, names: pa.Array, missing: npt.NDArray[np.bool_]) -> pa.Array:
+    def columns(self) -> tuple[pa.Array, ...]:
+        """The result columns, in the order of `AddedColumns.results` (schemas/columns.py).
+
+        embed: the vector. One label a row: label, score, and the best classes where more than one
+        is asked for. Multi-label: the labels that reach the threshold.
+        """
+        missing = ~self.valid
+        if self.facts.task == "embed":
+            return (self._vectors(missing),)
+        names = pa.array(self.facts.labels, pa.string())
+        if self.facts.threshold is not None:
+            return (self._lists(names, self.reaching(self.facts.threshold), missing),)
+        label = names.take(pa.array(self.classes[:, 0], mask=missing))
+        score = pa.array(self.values[:, 0], mask=missing)
+        if self.facts.top_k == 1:
+            return label, score
+        every = np.ones(self.classes.shape, np.bool_)
+        return label, score, self._lists(names, every, missing)
+
+    def _vectors(self, missing: npt.NDArray[np.bool_]) -> pa.Array:
+        flat = pa.array(self.values.reshape(-1))
+        kind = pa.list_(flat.type, self.facts.width)
+        return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=pa.array(missing))
+
+    def _lists(
+        self, names: pa.Array, kept: npt.NDArray[np.bool_], missing: npt.NDArray[np.bool_]
+    ) -> pa.Array:
+        """The kept classes (N, k) of each row that has a result, with their scores."""
+        kept = kept & self.valid[:, None]
         pairs = pa.StructArray.from_arrays(
-            [names.take(pa.array(self.classes.reshape(-1))), pa.array(self.values.reshape(-1))],
+            [names.take(pa.array(self.classes[kept])), pa.array(self.values[kept])],
             names=["label", "score"],
         )
-        offsets = np.arange(missing.size + 1, dtype=np.int32) * self._facts.top_k
-        return pa.ListArray.from_arrays(pa.array(offsets), pairs, mask=pa.array(missing))
+        offsets = np.concatenate([[0], np.cumsum(kept.sum(1))])
+        return pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), pairs, mask=pa.array(missing)
+        )
 
 
 def reasons_column(rows: int, nulls: npt.NDArray[np.int64], faults: Mapping[int, str]) -> pa.Array:
@@ -74,19 +86,16 @@ def reasons_column(rows: int, nulls: npt.NDArray[np.int64], faults: Mapping[int,
     return pa.array(reasons, pa.string())
 
 
-def output_table(
-    passed: pa.Table, results: Mapping[str, pa.Array], reasons: pa.Array, dropped: list[int]
-) -> pa.Table:
-    """Put the passed-through columns, the results and the reasons side by side.
+def output_table(passed: pa.Table, added: Mapping[str, pa.Array], dropped: list[int]) -> pa.Table:
+    """Put the passed-through columns and those that the job adds side by side.
 
     Args:
         passed: the input's columns, untouched.
-        results: from `Results.columns`.
-        reasons: from `reasons_column`.
+        added: the results of `Results.columns` and the reasons of `reasons_column`, by name.
         dropped: rows to leave out.
     """
     table = passed
-    for name, column in (*results.items(), (layout.ERROR_COLUMN, reasons)):
+    for name, column in added.items():
         table = table.append_column(pa.field(name, column.type), column)
     if not dropped:
         return table

@@ -1,7 +1,6 @@
 """Step 1f: read a sample of the model's texts, spread over the whole input."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pyarrow.compute as pc
 from headrace.schemas.errors import ShardError
 from headrace.schemas.plan import Shard, Slice
 from headrace.stages.preprocess import model_texts
-from headrace.stages.read import read_slices
+from headrace.stages.read import Source, read_slices
 
 SLICES = 8
 ROWS = 4_096
@@ -26,13 +25,13 @@ def sample_slices(shards: Sequence[Shard]) -> list[Slice]:
 
 
 def sample_texts(
-    base: Path, slices: Sequence[Slice], schema: pa.Schema, columns: Sequence[str]
+    source: Source, slices: Sequence[Slice], columns: Sequence[str]
 ) -> pa.LargeStringArray:
     """Read evenly spread texts of these slices; nulls, faulty rows and damaged slices left out."""
     texts = [pa.array([], pa.large_string())]
     for piece in slices:
         try:
-            table = read_slices(base, [piece], schema, list(dict.fromkeys(columns)))
+            table = read_slices(source, [piece], list(dict.fromkeys(columns)))
         except ShardError:
             continue  # its shard will fail by name, and the others need a plan
         step = max(1, -(-table.num_rows * len(slices) // ROWS))

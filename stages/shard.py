@@ -57,8 +57,7 @@ def process_shard(shard: Shard, attempt: int, place: Workplace) -> ShardReport |
 def _journey(shard: Shard, attempt: int, place: Workplace, account: Account) -> _Committed | None:
     started, spans = datetime.now(UTC), Spans()
     with spans("read_s"):
-        schema = place.header.dataset_schema
-        table = read_slices(place.base, shard.slices, schema, place.read_columns)
+        table = read_slices(place.source, shard.slices, place.read_columns)
     with spans("preprocess_s"):
         texts = model_texts(table, place.header.job.input.text_columns)
     with spans("tokenize_s"):
@@ -77,7 +76,7 @@ def _journey(shard: Shard, attempt: int, place: Workplace, account: Account) -> 
         tokens,
         started,
         rows=_count(table.num_rows, nulls, faults),
-        bytes_in=stored_bytes(place.base, shard.slices, place.read_columns),
+        bytes_in=stored_bytes(place.source, shard.slices, place.read_columns),
         seconds={**spans.seconds, **computed.seconds},
         charged_s=place.ledger.charged(account),
     )
@@ -109,10 +108,11 @@ def _output(
     place: Workplace,
 ) -> pa.Table:
     drop = place.header.job.errors.mode == "drop"
+    reasons = reasons_column(table.num_rows, nulls, faults)
+    columns = (*computed.results.columns(), reasons)
     return output_table(
         table.select(place.passed_columns),
-        computed.results.columns(),
-        reasons_column(table.num_rows, nulls, faults),
+        dict(zip(place.header.added_columns.names, columns, strict=True)),
         list(faults) if drop else [],
     )
 

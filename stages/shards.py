@@ -1,10 +1,13 @@
 """Step 1d: cut the input into shards, greedily, in path and row-group order."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pydantic import JsonValue
 
 from headrace.schemas.job import ShardSpec
 from headrace.schemas.plan import Shard, Slice
-from headrace.stages.footers import Footer
+from headrace.stages.footer import Footer
 from headrace.stages.store import digest
 
 
@@ -44,7 +47,7 @@ def _pieces(footers: Sequence[Footer], spec: ShardSpec) -> Iterator[tuple[Slice,
             for start in range(0, group.rows, step):
                 rows = min(step, group.rows - start)
                 size = group.size_bytes * rows // group.rows
-                yield Slice(footer.listed.relative, at, start, rows), size
+                yield Slice(footer.listed.relative, at, start, rows, group.span), size
 
 
 def _rows_that_fit(rows: int, size_bytes: int, spec: ShardSpec) -> int:
@@ -58,8 +61,7 @@ def _limited(pieces: Iterator[tuple[Slice, int]], limit: int | None) -> Iterator
         if left is None or piece.rows <= left:
             yield piece, size
         elif left > 0:
-            cut = Slice(piece.path, piece.row_group, piece.row_start, left)
-            yield cut, size * left // piece.rows
+            yield replace(piece, rows=left), size * left // piece.rows
         if left is not None:
             left -= piece.rows
             if left <= 0:
@@ -67,16 +69,16 @@ def _limited(pieces: Iterator[tuple[Slice, int]], limit: int | None) -> Iterator
 
 
 def _shard(index: int, slices: tuple[Slice, ...], fingerprint: str) -> Shard:
-    rows = [[piece.path, piece.row_group, piece.row_start, piece.rows] for piece in slices]
+    rows = [_values(piece) for piece in slices]
     return Shard(index, digest([fingerprint, index, rows])[:8], slices)
+
+
+def _values(piece: Slice) -> list[JsonValue]:
+    return [piece.path, piece.row_group, piece.row_start, piece.rows, *(piece.span or ())]
 
 
 def slices_digest(shards: Sequence[Shard]) -> str:
     """SHA-256 over every shard's id and slices, in order."""
     return digest(
-        [
-            [shard.index, shard.id]
-            + [[piece.path, piece.row_group, piece.row_start, piece.rows] for piece in shard.slices]
-            for shard in shards
-        ]
+        [[shard.index, shard.id] + [_values(piece) for piece in shard.slices] for shard in shards]
     )

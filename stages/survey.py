@@ -6,15 +6,18 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import JsonValue
 
-from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import InputFile, Shard
 from headrace.stages.dataset_schema import check_columns, dataset_schema
+from headrace.stages.file_checks import refuse_unreadable
 from headrace.stages.fingerprint import input_fingerprint, job_fields, job_fingerprint
-from headrace.stages.footers import Footer, read_footers, refuse_unreadable
+from headrace.stages.footer import Footer
+from headrace.stages.footers import read_footers
 from headrace.stages.listing import list_input
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
+from headrace.stages.read import Source
 from headrace.stages.shards import cut_shards
+from headrace.stages.task import check_task
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,11 @@ class Survey:
         """The input's files, in order."""
         return tuple(footer.file for footer in self.footers)
 
+    @property
+    def source(self) -> Source:
+        """What slices are read from."""
+        return Source(self.base, self.job.input, self.schema)
+
     def cut(self) -> tuple[Shard, ...]:
         """Cut the input as this job says."""
         return self.cut_like(self.job)
@@ -52,13 +60,13 @@ def survey(job: Job) -> Survey:
         JobError: the job can't run on this input.
     """
     model = open_model_folder(job.model)
-    base, listed = list_input(job.input.path, job.output.path)
-    footers = read_footers(listed)
+    base, listed = list_input(job.input, job.output.path)
+    footers = read_footers(listed, job.input)
     schema = dataset_schema(footers)
-    check_columns(job, schema)
+    check_columns(job, schema, multi_label=model.multi_label)
     kept = schema.names if job.output.columns is None else job.output.columns
     refuse_unreadable(footers, (*job.input.text_columns, *kept))
-    _check_task(job, model)
+    check_task(job, model)
     fields = job_fields(job, model_digest(model.path))
     return Survey(
         job=job,
@@ -70,21 +78,3 @@ def survey(job: Job) -> Survey:
         job_fingerprint=job_fingerprint(fields),
         input_fingerprint=input_fingerprint([footer.file for footer in footers]),
     )
-
-
-def _check_task(job: Job, model: ModelFolder) -> None:
-    if job.model.task != "classify":
-        return
-    kind = model.config.get("problem_type")
-    if kind not in (None, "single_label_classification"):
-        msg = (
-            f"model.task: expected a single-label classifier, got problem_type {kind!r} in "
-            f"{model.path}. This version classifies single-label models only."
-        )
-        raise JobError(msg)
-    if model.labels and job.model.top_k > len(model.labels):
-        msg = (
-            f"model.top_k: expected at most the model's {len(model.labels)} classes, "
-            f"got {job.model.top_k}"
-        )
-        raise JobError(msg)

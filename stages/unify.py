@@ -113,10 +113,11 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def _bytes(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    return pa.large_binary() if _is_bytes(left) and _is_bytes(right) else None
+    return pa.large_binary() if is_bytes(left) and is_bytes(right) else None
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
+def is_bytes(kind: pa.DataType) -> bool:
+    """Say whether a type is one of Arrow's plain types of bytes."""
     plain = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
     return bool(plain or types.is_fixed_size_binary(kind))
 

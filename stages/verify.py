@@ -13,12 +13,10 @@ import pyarrow.parquet as pq
 
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError
-from headrace.schemas.job import Job
-from headrace.schemas.plan import Plan, Shard
+from headrace.schemas.plan import Plan, PlanHeader, Shard
 from headrace.schemas.report import Rows
 from headrace.schemas.verify import Verification
 from headrace.stages.commit import CommitRecord
-from headrace.stages.dataset_schema import RESULT_COLUMNS
 from headrace.stages.holding import read_footer_report
 from headrace.stages.plan import load_plan
 from headrace.stages.results import NULL_INPUT
@@ -92,7 +90,7 @@ def _check_part(out: Path, plan: Plan, shard: Shard, file: Path) -> Rows:
     for name, got in (("commit record", record), ("footer", footer)):
         if (got.job_fingerprint, got.input_fingerprint, got.shard_id) != expected:
             _fault(shard, f"its {name} names another job, input or shard")
-    rows = _count(file, shard, plan.header.job)
+    rows = _count(file, shard, plan.header)
     for name, claimed in (("commit record", record.rows), ("footer", footer.tally.rows)):
         if claimed != rows:
             _fault(shard, f"its {name} says {_say(claimed)}, its columns say {_say(rows)}")
@@ -104,16 +102,16 @@ def _check_part(out: Path, plan: Plan, shard: Shard, file: Path) -> Rows:
     return rows
 
 
-def _count(file: Path, shard: Shard, job: Job) -> Rows:
+def _count(file: Path, shard: Shard, header: PlanHeader) -> Rows:
     """Decode every page, its checksum checked, and count what became of the rows."""
     good = null = total = results = 0
-    result_column = RESULT_COLUMNS[job.model.task][0]
+    added = header.added_columns
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as source:
             for group in range(source.num_row_groups):
                 table = source.read_row_group(group)
-                reasons = table.column(layout.ERROR_COLUMN)
-                results += len(reasons) - table.column(result_column).null_count
+                reasons = table.column(added.error)
+                results += len(reasons) - table.column(added.results[0]).null_count
                 total += len(reasons)
                 good += reasons.null_count
                 null += pc.sum(pc.equal(reasons, NULL_INPUT)).as_py() or 0
@@ -121,7 +119,7 @@ def _count(file: Path, shard: Shard, job: Job) -> Rows:
         _fault(shard, f"it can't be read: {error}")
     if results != good:
         _fault(shard, f"{good} rows have no error, and {results} have a result")
-    drop = job.errors.mode == "drop"
+    drop = header.job.errors.mode == "drop"
     errors = shard.rows - good - null if drop else total - good - null
     return Rows(in_=shard.rows, good=good, null=null, errors=errors)
 

@@ -10,6 +10,7 @@ from headrace.schemas.report import Price
 from headrace.stages.device_thread import DeviceThread
 from headrace.stages.forward import Forward
 from headrace.stages.ledger import WorkerLedger
+from headrace.stages.read import Source
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Workplace:
     """Plan, model, device and ledger: set up once, used by every shard."""
 
     out: Path
-    base: Path  # of the input's files
+    source: Source
     header: PlanHeader
     tokenizer: Tokenizer
     lowercase: bool

@@ -50,12 +50,14 @@ def minilm():
 @pytest.fixture(scope="session")
 def footers_of():
     """Read the footers of a path as a run would."""
+    from headrace.schemas.job import InputSpec
     from headrace.stages.footers import read_footers
     from headrace.stages.listing import list_input
 
-    def read(path):
-        base, listed = list_input(str(path), str(path.parent / "an-output-elsewhere"))
-        return base, read_footers(listed)
+    def read(path, **options):
+        spec = InputSpec(path=str(path), text="text", **options)
+        base, listed = list_input(spec, str(path.parent / "an-output-elsewhere"))
+        return base, read_footers(listed, spec)
 
     return read
 

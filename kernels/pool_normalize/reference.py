@@ -31,15 +31,19 @@ def pool(hidden_blh: torch.Tensor, mask_bl: torch.Tensor, pooling: Pooling) -> t
     return total / mask_bl.sum(1, keepdim=True).clamp(min=MIN_COUNT)
 
 
-def normalize(vectors_bh: torch.Tensor, *, enabled: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scale rows (B, H) float32 to length 1 where enabled, and say which are finite.
+def normalize(
+    vectors_bh: torch.Tensor, *, enabled: bool, dtype: torch.dtype = torch.float32
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scale rows (B, H) float32 to length 1 where enabled, cast them, and say which are finite.
 
     Returns:
-        vectors (B, H) float32, and finite (B,) bool: every value of the row is a number. A vector
-        whose squares overflow float32 counts as not finite once it is normalised.
+        vectors (B, H) of `dtype`, and finite (B,) bool: every value of the row is a number, in
+        `dtype` too. A vector whose squares overflow float32 counts as not finite once it is
+        normalised.
     """
     if enabled:
         norm_b1 = torch.linalg.vector_norm(vectors_bh, dim=1, keepdim=True)
-        vectors_bh = vectors_bh / norm_b1.clamp(min=MIN_NORM)
+        vectors_bh = (vectors_bh / norm_b1.clamp(min=MIN_NORM)).to(dtype)
         return vectors_bh, (torch.isfinite(vectors_bh) & torch.isfinite(norm_b1)).all(1)
+    vectors_bh = vectors_bh.to(dtype)
     return vectors_bh, torch.isfinite(vectors_bh).all(1)

@@ -1,1 +1,1 @@
-"""Logits to the most probable classes."""
+"""Logits to the most probable classes, by softmax or by sigmoid."""

@@ -135,6 +135,10 @@ def test_a_bad_value_is_shown_under_the_job_s_own_key(sections, key):
 def test_rules_between_keys_say_what_they_are():
     (line,) = refusal(data(model={"top_k": 3}))
     assert "model.top_k is for task: classify" in line
+    (line,) = refusal(data(model={"threshold": 0.5}))
+    assert "model.threshold is for task: classify" in line
+    (line,) = refusal(data(model={"truncate_dim": 2, "task": "classify"}))
+    assert "model.truncate_dim is for task: embed" in line
     (line,) = refusal(data(model={"options": {"a": 1}}))
     assert "model.options are given to model.factory" in line
 

@@ -138,7 +138,8 @@ def test_a_bill_without_a_second_can_be_shown():
 @pytest.fixture
 def preview(make_resolved):
     def make(**changes):
-        facts = {key: changes.pop(key) for key in ("task", "labels", "top_k") if key in changes}
+        keys = ("task", "labels", "top_k", "threshold", "dtype")
+        facts = {key: changes.pop(key) for key in keys if key in changes}
         resolved = make_resolved(**facts)
         known = {
             "name": "unit",
@@ -193,6 +194,16 @@ def test_a_preview_without_a_price_has_no_cost(preview):
 def test_a_classifier_s_preview_names_its_classes(preview):
     text = text_of(preview_view, preview(task="classify", labels=("a", "b", "c", "d"), top_k=2))
     assert "one of 4 labels, top 2" in text
+
+
+def test_a_multi_label_preview_names_its_threshold(preview):
+    facts = {"task": "classify", "labels": ("a", "b", "c", "d"), "top_k": 3, "threshold": 0.25}
+    text = text_of(preview_view, preview(**facts))
+    assert "of 4 labels those with a probability of 0.25 or more, at most 3" in text
+
+
+def test_a_preview_says_what_a_vector_s_values_are(preview):
+    assert "unit vectors of 4 float16" in text_of(preview_view, preview(dtype="float16"))
 
 
 STATUS = Status(

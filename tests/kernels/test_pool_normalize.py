@@ -103,3 +103,22 @@ def test_a_length_that_overflows_is_not_finite():
     vectors = torch.full((1, 4), 1e30)
     assert normalize(vectors, enabled=True)[1].tolist() == [False]
     assert normalize(vectors, enabled=False)[1].tolist() == [True]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_vectors_are_cast_after_they_were_scaled(enabled):
+    vectors = torch.randn(9, 33, generator=torch.Generator().manual_seed(5)) * 1_000
+    exact, _ = normalize(vectors, enabled=enabled)
+    half, finite = normalize(vectors, enabled=enabled, dtype=torch.float16)
+    assert half.dtype == torch.float16
+    assert torch.equal(half, exact.half())
+    assert finite.all()
+
+
+def test_a_value_that_overflows_the_dtype_is_not_finite():
+    """float16 ends at 65,504; what is nearer to it than to the next step is rounded to it."""
+    vectors = torch.tensor([[65_519.0, -65_519.0], [65_520.0, 1.0], [1.0, -65_520.0], [1.0, 1.0]])
+    half, finite = normalize(vectors, enabled=False, dtype=torch.float16)
+    assert half[0].tolist() == [65_504.0, -65_504.0]
+    assert finite.tolist() == [True, False, False, True]
+    assert normalize(vectors, enabled=True, dtype=torch.float16)[1].all()

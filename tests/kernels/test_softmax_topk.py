@@ -49,10 +49,36 @@ def test_large_logits_do_not_overflow():
     assert (scores.tolist(), order.tolist(), finite.tolist()) == ([[1.0, 0.0]], [[0, 1]], [True])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("rows", "classes", "k"), [(1, 1, 1), (5, 3, 2), (17, 33, 33)], ids=["C1", "C3", "C33"]
+)
+def test_a_sigmoid_judges_each_class_by_itself(dtype, rows, classes, k):
+    generator = torch.Generator().manual_seed(8)
+    logits = (torch.randn(rows, classes, generator=generator) * 4).to(dtype)
+    scores, order, finite = softmax_topk(logits, k, activation="sigmoid")
+    assert (scores.dtype, order.dtype, finite.dtype) == (torch.float32, torch.int64, torch.bool)
+    for got, which, row in zip(scores.tolist(), order.tolist(), logits.tolist(), strict=True):
+        probabilities = [1 / (1 + math.exp(-value)) for value in row]
+        expected = sorted(range(classes), key=lambda at: (-probabilities[at], at))[:k]
+        assert which == expected
+        assert got == pytest.approx([probabilities[at] for at in expected], rel=1e-5)
+    assert finite.all()
+
+
+def test_certain_classes_come_lowest_first():
+    """A sigmoid is 1.0 in float32 from about 17 on: which of them is larger is lost."""
+    logits = torch.tensor([[20.0, -1e30, 30.0, 1e30, 0.0]])
+    scores, order, finite = softmax_topk(logits, 5, activation="sigmoid")
+    assert scores.tolist() == [[1.0, 1.0, 1.0, 0.5, 0.0]]
+    assert (order.tolist(), finite.tolist()) == ([[0, 2, 3, 4, 1]], [True])
+
+
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
-def test_a_row_with_a_logit_that_is_no_number_is_told(poison):
+def test_a_row_with_a_logit_that_is_no_number_is_told(poison, activation):
     logits = torch.zeros(3, 4)
     logits[1, 3] = poison
-    scores, _, finite = softmax_topk(logits, 1)
+    scores, _, finite = softmax_topk(logits, 1, activation=activation)
     assert finite.tolist() == [True, False, True]
-    assert scores[[0, 2], 0].tolist() == [0.25, 0.25]
+    assert scores[[0, 2], 0].tolist() == [{"softmax": 0.25, "sigmoid": 0.5}[activation]] * 2

@@ -12,6 +12,8 @@ def test_the_defaults_are_those_of_the_design(make_job):
     assert job.model.normalize
     assert job.output.compression == "zstd"
     assert job.output.columns is None
+    assert (job.output.prefix, job.output.dtype) == ("", "float32")
+    assert (job.model.top_k, job.model.threshold, job.model.truncate_dim) == (None, None, None)
     assert job.price is None
     assert job.compute.max_attempts == 3
 
@@ -45,6 +47,15 @@ def test_a_job_is_frozen(make_job):
         {"model__precision": "fp16"},
         {"model__max_length": 0},
         {"model__top_k": 2},
+        {"model__task": "classify", "model__top_k": 0},
+        {"model__threshold": 0.5},
+        {"model__task": "classify", "model__threshold": 1.5},
+        {"model__task": "classify", "model__threshold": -0.1},
+        {"model__task": "classify", "model__threshold": float("nan")},
+        {"model__truncate_dim": 0},
+        {"model__truncate_dim": 2, "model__task": "classify"},
+        {"output__dtype": "bfloat16"},
+        {"output__prefix": None},
         {"model__options": {"a": 1}},
         {"model__factory": "no-colon"},
         {"preprocess": ["strip"]},

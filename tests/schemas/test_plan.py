@@ -46,6 +46,31 @@ def test_a_header_survives_json(header):
     assert PlanHeader.model_validate_json(header.model_dump_json()) == header
 
 
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, 4 * 4),
+        ({"dtype": "float16"}, 4 * 2),
+        ({"task": "classify", "top_k": 3}, 3 * 12),
+    ],
+    ids=str,
+)
+def test_a_row_s_result_has_a_size(make_resolved, facts, expected):
+    assert make_resolved(**facts).facts.row_bytes == expected
+
+
+def test_a_header_knows_the_columns_of_its_parts(header, make_job, make_resolved):
+    assert header.added_columns.names == ("embedding", "headrace_error")
+    job = make_job(model__task="classify", output__prefix="b_")
+    for threshold, expected in [
+        (None, ("b_label", "b_score", "b_headrace_error")),
+        (0.0, ("b_labels", "b_headrace_error")),
+    ]:
+        facts = make_resolved(task="classify", threshold=threshold).facts
+        changed = header.model_copy(update={"job": job, "result": facts})
+        assert changed.added_columns.names == expected
+
+
 def test_a_header_of_another_format_is_refused(header):
     later = header.model_dump() | {"format": 2}
     with pytest.raises(ValidationError, match="format"):

@@ -1,6 +1,7 @@
 """A tiny run, made by the stages themselves."""
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,20 +75,15 @@ def device():
     return DeviceThread(1)
 
 
-@pytest.fixture
-def tiny_run(tmp_path, make_job, make_resolved, tiny_model, tiny_encoder, device):
-    """Make a run of three shards (5, 5 and 4 rows) from two files; none is computed yet."""
-    source = tmp_path / "in"
-    source.mkdir()
-    for at, texts in enumerate(TEXTS):
-        table = pa.table({"id": pa.array(range(len(texts)), pa.int64()), "text": texts})
-        pq.write_table(table, source / f"{at}.parquet", row_group_size=5)
+@pytest.fixture(scope="session")
+def run_over(make_job, make_resolved, tiny_model, tiny_encoder, device):
+    """Make a run of shards of five rows over the folder `in`; none is computed yet."""
 
-    def make(price=None, **changes):
+    def make(folder, price=None, **changes):
         known = {
-            "input__path": str(source),
+            "input__path": str(folder / "in"),
             "model__path": str(tiny_model),
-            "output__path": str(tmp_path / "out"),
+            "output__path": str(folder / "out"),
             "shards__target_rows": 5,
         }
         job = make_job(**known | changes)
@@ -98,7 +94,7 @@ def tiny_run(tmp_path, make_job, make_resolved, tiny_model, tiny_encoder, device
         model = open_model_folder(job.model)
         place = Workplace(
             out=out,
-            base=surveyed.base,
+            source=surveyed.source,
             header=plan.header,
             tokenizer=load_tokenizer(model),
             lowercase=model.lowercase,
@@ -112,6 +108,17 @@ def tiny_run(tmp_path, make_job, make_resolved, tiny_model, tiny_encoder, device
         return TinyRun(job, surveyed, plan, place)
 
     return make
+
+
+@pytest.fixture
+def tiny_run(tmp_path, run_over):
+    """Make a run of three shards (5, 5 and 4 rows) from two files; none is computed yet."""
+    source = tmp_path / "in"
+    source.mkdir()
+    for at, texts in enumerate(TEXTS):
+        table = pa.table({"id": pa.array(range(len(texts)), pa.int64()), "text": texts})
+        pq.write_table(table, source / f"{at}.parquet", row_group_size=5)
+    return functools.partial(run_over, tmp_path)
 
 
 @pytest.fixture

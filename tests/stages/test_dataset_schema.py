@@ -188,6 +188,29 @@ def test_an_input_column_must_not_have_a_result_s_name(make_job, task, name):
     with pytest.raises(JobError, match=name):
         check_columns(make_job(model__task=task), schema)
     check_columns(make_job(model__task=task, output__columns=["id"]), schema)  # left out
+    check_columns(make_job(model__task=task, output__prefix="b_"), schema)
+
+
+def test_a_clash_names_both_ways_out(make_job):
+    schema = SCHEMA.append(pa.field("b_headrace_error", pa.string()))
+    check_columns(make_job(), schema)
+    with pytest.raises(JobError, match=r"(?s)'b_headrace_error'.*output\.prefix.*the columns to"):
+        check_columns(make_job(output__prefix="b_"), schema)
+
+
+@pytest.mark.parametrize(
+    ("multi_label", "top_k", "taken"),
+    [(False, None, {"label"}), (False, 2, {"label", "top"}), (True, 2, {"labels"})],
+)
+def test_only_names_that_a_classifier_needs_are_taken(make_job, multi_label, top_k, taken):
+    job = make_job(model__task="classify", model__top_k=top_k)
+    for name in ("label", "top", "labels"):
+        schema = SCHEMA.append(pa.field(name, pa.string()))
+        if name in taken:
+            with pytest.raises(JobError, match=name):
+                check_columns(job, schema, multi_label=multi_label)
+        else:
+            check_columns(job, schema, multi_label=multi_label)
 
 
 def test_an_embedding_run_may_keep_a_label(make_job):

@@ -59,6 +59,25 @@ def test_only_vectors_have_no_dictionary(tmp_path, table, make_report):
     assert {"text", "kind", "headrace_error", "top.list.element.label"} <= set(with_dictionary)
 
 
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_a_vector_is_known_by_its_type(tmp_path, make_report, kind):
+    """Whatever its name: also one that came with the input."""
+    columns = {
+        "v": pa.array([[1.0, 2.0], None], pa.list_(kind, 2)),
+        "v.list": pa.array(["a", "a"]),
+        "ids": pa.array([[1, 2], None], pa.list_(pa.int64(), 2)),
+    }
+    group = pq.read_metadata(encode(pa.table(columns), tmp_path, "zstd", make_report())).row_group(
+        0
+    )
+    found = [group.column(at) for at in range(group.num_columns)]
+    assert [(each.path_in_schema, each.has_dictionary_page) for each in found] == [
+        ("v.list.element", False),
+        ("v.list", True),
+        ("ids.list.element", True),
+    ]
+
+
 def test_every_page_has_a_checksum(tmp_path, make_report):
     table = pa.table({"n": range(1_000), "headrace_error": pa.nulls(1_000, pa.string())})
     file = encode(table, tmp_path, "none", make_report())

@@ -1,3 +1,4 @@
+import dataclasses
 import shutil
 
 import pyarrow as pa
@@ -14,9 +15,10 @@ from foreign_support import (
 )
 
 from headrace.schemas.errors import JobError
-from headrace.stages.file_checks import FileFault, concerning
-from headrace.stages.footers import read_footers, refuse_unreadable
+from headrace.stages.file_checks import refuse_unreadable
+from headrace.stages.footer import FileFault
 from headrace.stages.listing import Listed
+from headrace.stages.parquet_file import parquet_footer
 
 ROWS = 250
 
@@ -33,8 +35,7 @@ def rows():
 
 
 def faults_of(file):
-    (footer,) = read_footers([Listed(file, file.name, ())])
-    return footer.faults
+    return parquet_footer(Listed(file, file.name, ())).faults
 
 
 @pytest.mark.parametrize("source", foreign_files(), ids=lambda file: file.stem)
@@ -137,10 +138,18 @@ def test_damaged_pages_are_no_matter_of_the_footer(file):
     assert faults_of(file) == ()
 
 
-def test_only_the_columns_that_are_read_count():
-    some = (FileFault("a", 0, "text"), FileFault("b", 1, "id"), FileFault("c", 2))
-    assert concerning(some, ["id"]) == [some[1], some[2]]
-    assert concerning(some, []) == [some[2]]
+def test_only_the_columns_that_are_read_count(file):
+    why = (FileFault("a", 0, "text"), FileFault("b", 1, "id"), FileFault("c", 2))
+    footer = parquet_footer(Listed(file, file.name, ()))
+    for faults, columns, said in (
+        (why, ["id"], "row group 1, column 'id': b.*1 more such fault"),
+        (why, [], "row group 2: c"),
+        (why[:2], ["text"], "row group 0, column 'text': a"),
+        ((FileFault("all of it"),), ["id"], f"{file}: all of it"),
+    ):
+        with pytest.raises(JobError, match=said):
+            refuse_unreadable([dataclasses.replace(footer, faults=faults)], columns)
+    refuse_unreadable([dataclasses.replace(footer, faults=why[:2])], ["other"])
 
 
 def test_the_refusal_names_file_row_group_column_and_what_to_do(tmp_path):
@@ -149,7 +158,7 @@ def test_the_refusal_names_file_row_group_column_and_what_to_do(tmp_path):
     pq.write_table(rows(), bad, row_group_size=100)
     for _ in range(2):
         rewrite_footer(bad, b"text\x15\x02\x16", b"text\x15\x06\x16")
-    footers = read_footers([Listed(path, path.name, ()) for path in (fine, bad)])
+    footers = [parquet_footer(Listed(path, path.name, ())) for path in (fine, bad)]
     with pytest.raises(JobError) as caught:
         refuse_unreadable(footers, ["id", "text"])
     assert str(caught.value) == (

@@ -66,6 +66,10 @@ def test_what_can_not_change_a_result_is_outside(print_of, changes):
         {"errors__mode": "drop"},
         {"output__columns": []},
         {"output__columns": ["text"]},
+        {"output__prefix": "b_"},
+        {"output__dtype": "float16"},
+        {"model__truncate_dim": 2},
+        {"model__task": "classify", "model__threshold": 0.25},
     ],
     ids=str,
 )

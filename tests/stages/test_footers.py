@@ -1,86 +1,26 @@
-import shutil
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.schemas.errors import JobError
-from headrace.stages.footers import read_footers
-from headrace.stages.listing import Listed
+TABLE = pa.table({"id": ["1", "2"], "text": ["a", "b"]})
 
 
-def write(file, values, **options):
-    pq.write_table(pa.table({"text": values}), file, **options)
-    return file
+def write(folder):
+    folder.mkdir()
+    pq.write_table(TABLE, folder / "a.parquet")
+    (folder / "a.csv").write_text("id,text\n1,a\n2,b\n")
+    (folder / "a.jsonl").write_text('{"id": "1", "text": "a"}\n{"id": "2", "text": "b"}\n')
+    with pa.ipc.new_file(folder / "a.arrow", TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    return folder
 
 
-def read(*files):
-    return read_footers([Listed(file, file.name, ()) for file in files])
-
-
-def test_a_footer_tells_size_rows_schema_and_row_groups(tmp_path):
-    file = write(tmp_path / "a.parquet", ["one"] * 25, row_group_size=10)
-    (footer,) = read(file)
-    assert (footer.file.path, footer.file.rows) == ("a.parquet", 25)
-    assert footer.file.size_bytes == file.stat().st_size
-    assert footer.schema == pa.schema([("text", pa.string())])
-    assert [group.rows for group in footer.row_groups] == [10, 10, 5]
-    metadata = pq.read_metadata(file)
-    assert [group.size_bytes for group in footer.row_groups] == [
-        metadata.row_group(at).total_byte_size for at in range(3)
-    ]
-
-
-def test_many_footers_come_in_their_order(tmp_path):
-    files = [write(tmp_path / f"{at}.parquet", ["x"] * (at + 1)) for at in range(40)]
-    assert [footer.file.rows for footer in read(*files)] == list(range(1, 41))
-
-
-def test_a_file_without_rows_has_a_footer(tmp_path):
-    file = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"text": pa.array([], pa.string())}), file)
-    (footer,) = read(file)
-    assert footer.file.rows == 0
-    assert sum(group.rows for group in footer.row_groups) == 0
-
-
-def test_a_copy_has_the_same_digest_and_another_content_has_not(tmp_path):
-    one = write(tmp_path / "one.parquet", ["aa", "bb"])
-    copy = tmp_path / "copy.parquet"
-    shutil.copyfile(one, copy)
-    longer = write(tmp_path / "longer.parquet", ["aa", "bb", "cc"])
-    other = write(tmp_path / "other.parquet", ["aa", "zz"])  # as long, but other values
-    digests = [footer.file.footer_sha256 for footer in read(one, copy, longer, other)]
-    assert digests[0] == digests[1]
-    assert len(set(digests)) == 3
-
-
-def _truncated(file):
-    file.write_bytes(file.read_bytes()[:-5])
-
-
-def _empty(file):
-    file.write_bytes(b"")
-
-
-def _text(file):
-    file.write_text("id,text\n1,one\n" * 9)
-
-
-def _footer_spoilt(file):
-    content = bytearray(file.read_bytes())
-    content[-60:-8] = b"\xff" * 52
-    file.write_bytes(content)
-
-
-def _gone(file):
-    file.unlink()
-
-
-@pytest.mark.parametrize("damage", [_truncated, _empty, _text, _footer_spoilt, _gone])
-def test_a_damaged_file_is_named(tmp_path, damage):
-    fine = write(tmp_path / "fine.parquet", ["one"])
-    bad = write(tmp_path / "bad.parquet", ["one"] * 100)
-    damage(bad)
-    with pytest.raises(JobError, match=r"expected a Parquet file, got .*bad\.parquet"):
-        read(fine, bad)
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl", "arrow"])
+def test_a_folder_is_read_in_the_format_that_the_job_names(tmp_path, footers_of, kind):
+    _, footers = footers_of(write(tmp_path / "in"), format=kind)
+    assert [footer.listed.relative for footer in footers] == [f"a.{kind}"]
+    assert footers[0].schema == TABLE.schema
+    assert footers[0].file.rows == 2
+    assert len(footers[0].file.footer_sha256) == 64
+    assert [group.rows for group in footers[0].row_groups] == [2]
+    assert (footers[0].row_groups[0].span is None) == (kind in {"parquet", "arrow"})

@@ -111,6 +111,54 @@ def test_a_classifier_gives_its_best_classes():
     np.testing.assert_allclose(result.values[0, 0], np.exp(3) / (1 + np.exp(3) + np.exp(1)))
 
 
+def test_a_multi_label_classifier_judges_each_class_by_itself():
+    module = Module(lambda ids, _: torch.tensor([[0.0, 3.0, -1.0]] * ids.shape[0]))
+    known = {"task": "classify", "activation": "sigmoid", "threshold": 0.5}
+    _, result = run(module, Batch(np.array([0]), 1, 3), **known, top_k=3, width=3)
+    assert result.classes.tolist() == [[1, 0, 2]]
+    expected = [[1 / (1 + np.exp(-3)), 0.5, 1 / (1 + np.exp(1))]]
+    np.testing.assert_allclose(result.values, expected, rtol=1e-6)
+
+
+def ramp(ids, _mask=None):
+    """Hidden states of 3, 4, 12 and 84 times the token's id."""
+    return ids[..., None] * torch.tensor([3.0, 4.0, 12.0, 84.0])
+
+
+def test_a_vector_is_cut_before_it_is_scaled():
+    batch = Batch(np.array([0]), 1, 1)
+    _, result = run(Module(ramp), batch, truncate_dim=2, width=2)
+    assert result.values.tolist() == [[6.0, 8.0]]
+    _, result = run(Module(ramp), batch, truncate_dim=2, width=2, normalize=True)
+    np.testing.assert_allclose(result.values, [[0.6, 0.8]], rtol=1e-6)
+
+
+def test_a_vector_that_the_model_pooled_is_cut_too():
+    module = Module(lambda ids, _: {"pooled": ramp(ids)[:, 0]})
+    _, result = run(module, Batch(np.array([0]), 1, 1), truncate_dim=3, width=3)
+    assert result.values.tolist() == [[6.0, 8.0, 24.0]]
+
+
+def test_vectors_leave_the_device_in_the_plan_s_dtype():
+    module = Module(lambda ids, _: ramp(ids) / 3)
+    _, exact = run(module, Batch(np.array([3, 0]), 2, 3))
+    _, half = run(module, Batch(np.array([3, 0]), 2, 3), dtype="float16")
+    assert half.values.dtype == np.float16
+    assert half.values.tolist() == exact.values.astype(np.float16).tolist()
+
+
+def test_a_value_that_overflows_float16_is_not_finite():
+    module = Module(lambda ids, _: ramp(ids) * 100)
+    batch = Batch(np.array([0, 1]), 2, 2)  # tokens 2; 4 and 6
+    _, result = run(module, batch, dtype="float16")
+    assert result.finite.tolist() == [True, True]
+    module = Module(lambda ids, _: ramp(ids) * 200)
+    _, result = run(module, batch, dtype="float16")
+    assert result.finite.tolist() == [True, False]
+    assert run(module, batch, dtype="float16", normalize=True)[1].finite.all()
+    assert run(module, batch)[1].finite.all()
+
+
 def test_what_the_model_raises_comes_through():
     def give(ids, mask):
         raise ZeroDivisionError

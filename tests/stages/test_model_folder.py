@@ -39,6 +39,19 @@ def test_minilm_says_what_it_is(open_folder, minilm):
     assert model.labels == ()
 
 
+@pytest.mark.parametrize(
+    ("problem_type", "expected"),
+    [("multi_label_classification", True), ("single_label_classification", False), (None, False)],
+)
+def test_the_config_says_whether_a_row_has_several_labels(
+    open_folder, write_model, tmp_path, problem_type, expected
+):
+    assert (
+        open_folder(write_model(tmp_path / "m", problem_type=problem_type)).multi_label is expected
+    )
+    assert not open_folder(write_model(tmp_path / "n")).multi_label
+
+
 def test_a_bare_transformers_folder_is_enough(open_folder, folder):
     model = open_folder(folder)
     assert (model.pooling, model.max_length, model.lowercase) == ("mean", 16, False)

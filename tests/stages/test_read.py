@@ -1,20 +1,24 @@
 import datetime as dt
 import decimal
-import errno
 from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from foreign_support import FOREIGN, encrypt, rewrite_footer, spoil, varint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.schemas.errors import ShardError
+from headrace.schemas.job import InputSpec
 from headrace.schemas.plan import Slice
-from headrace.stages.read import BATCH_ROWS, read_slices, stored_bytes
+from headrace.stages.parquet_file import BATCH_ROWS
+from headrace.stages.read import Source, read_slices, stored_bytes
 
 ROWS = 50
+
+
+def source(folder, schema=None, **options):
+    spec = InputSpec(path=str(folder), text="text", **options)
+    return Source(folder, spec, pa.schema([]) if schema is None else schema)
 
 
 def every_kind(rows=ROWS):
@@ -81,7 +85,7 @@ def same(left, right):
 def test_whole_row_groups_are_read_bit_equal(folder):
     file = folder / "a.parquet"
     pieces = [Slice("a.parquet", at, 0, rows) for at, rows in enumerate((20, 20, 10))]
-    table = read_slices(folder, pieces, schema_of(file), every_kind().column_names)
+    table = read_slices(source(folder, schema_of(file)), pieces, every_kind().column_names)
     same(table, pq.ParquetFile(file).read())
     assert table.schema.metadata[b"owner"] == b"me"
     assert table.schema.field("big").metadata[b"unit"] == b"none"
@@ -92,7 +96,7 @@ def test_whole_row_groups_are_read_bit_equal(folder):
 def test_a_cut_row_group_equals_that_slice_of_the_file(folder, group, start, rows):
     file = folder / "a.parquet"
     piece = Slice("a.parquet", group, start, rows)
-    table = read_slices(folder, [piece], schema_of(file), every_kind().column_names)
+    table = read_slices(source(folder, schema_of(file)), [piece], every_kind().column_names)
     same(table, pq.ParquetFile(file).read().slice(20 * group + start, rows))
 
 
@@ -103,7 +107,7 @@ def test_a_cut_may_span_many_batches(tmp_path):
     pq.write_table(whole, tmp_path / "a.parquet", row_group_size=rows)
     for start, count in ((BATCH_ROWS - 5, BATCH_ROWS + 10), (BATCH_ROWS, 50), (rows - 1, 1)):
         piece = Slice("a.parquet", 0, start, count)
-        table = read_slices(tmp_path, [piece], whole.schema, ["n", "kind"])
+        table = read_slices(source(tmp_path, whole.schema), [piece], ["n", "kind"])
         assert table.column("n").to_pylist() == list(range(start, start + count))
         assert table.column("kind").cast(pa.string()).to_pylist() == [
             f"{at % 900}" for at in range(start, start + count)
@@ -120,13 +124,13 @@ def test_any_cut_concatenates_to_the_whole(folder, cuts):
         Slice("a.parquet", start // 20, start % 20, end - start) for start, end in pairwise(edges)
     ]
     columns = ["big", "text", "kind", "tags"]
-    table = read_slices(folder, pieces, schema_of(file), columns)
+    table = read_slices(source(folder, schema_of(file)), pieces, columns)
     same(table, pq.ParquetFile(file).read(columns=columns).select(columns))
 
 
 def test_columns_come_in_the_order_that_was_asked_for(folder):
     piece = Slice("a.parquet", 0, 0, 20)
-    table = read_slices(folder, [piece], schema_of(folder / "a.parquet"), ["price", "text"])
+    table = read_slices(source(folder, schema_of(folder / "a.parquet")), [piece], ["price", "text"])
     assert table.column_names == ["price", "text"]
 
 
@@ -142,7 +146,7 @@ def mixed(tmp_path):
 def test_a_column_that_a_file_lacks_is_null_there(mixed):
     folder, schema = mixed
     pieces = [Slice(f"{name}.parquet", 0, 0, 2) for name in ("full", "null", "none")]
-    table = read_slices(folder, pieces, schema, ["text", "n"])
+    table = read_slices(source(folder, schema), pieces, ["text", "n"])
     table.validate(full=True)
     assert table.schema == schema
     assert table.column("n").to_pylist() == [1, 2, None, None, None, None]
@@ -151,7 +155,7 @@ def test_a_column_that_a_file_lacks_is_null_there(mixed):
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_file_without_any_of_the_columns_still_has_its_rows(mixed, rows):
     folder, schema = mixed
-    table = read_slices(folder, [Slice("none.parquet", 0, 0, rows)], schema, ["n"])
+    table = read_slices(source(folder, schema), [Slice("none.parquet", 0, 0, rows)], ["n"])
     assert table.column("n").to_pylist() == [None] * rows
 
 
@@ -162,23 +166,23 @@ def test_hive_values_stay_text(tmp_path, rows):
     pq.write_table(pa.table({"text": ["a", "b", "c"]}), place / "a.parquet")
     schema = pa.schema([("text", pa.string()), ("year", pa.string()), ("day", pa.string())])
     piece = Slice("year=2024/day=01/a.parquet", 0, 0, rows)
-    table = read_slices(tmp_path, [piece], schema, ["text", "day", "year"])
+    table = read_slices(source(tmp_path, schema), [piece], ["text", "day", "year"])
     assert table.to_pylist()[0] == {"text": "a", "day": "01", "year": "2024"}
     assert table.num_rows == rows
-    only = read_slices(tmp_path, [piece], schema, ["day"])
+    only = read_slices(source(tmp_path, schema), [piece], ["day"])
     assert only.column("day").to_pylist() == ["01"] * rows
 
 
 def test_a_file_outside_the_hive_folders_has_nulls_there(tmp_path):
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "a.parquet")
     schema = pa.schema([("text", pa.string()), ("day", pa.string())])
-    table = read_slices(tmp_path, [Slice("a.parquet", 0, 0, 1)], schema, ["text", "day"])
+    table = read_slices(source(tmp_path, schema), [Slice("a.parquet", 0, 0, 1)], ["text", "day"])
     assert table.column("day").to_pylist() == [None]
 
 
 def test_no_slice_gives_no_row_and_the_whole_schema(folder):
     schema = schema_of(folder / "a.parquet")
-    table = read_slices(folder, [], schema, schema.names)
+    table = read_slices(source(folder, schema), [], schema.names)
     assert table.num_rows == 0
     assert table.schema.equals(schema, check_metadata=True)
 
@@ -188,7 +192,7 @@ def test_a_column_with_a_dot_in_its_name_is_read_alone(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     for rows in (1, 2):
         piece = Slice("a.parquet", 0, 0, rows)
-        got = read_slices(tmp_path, [piece], table.schema, ["user.name", "user"])
+        got = read_slices(source(tmp_path, table.schema), [piece], ["user.name", "user"])
         assert got.to_pylist() == table.select(["user.name", "user"]).slice(0, rows).to_pylist()
 
 
@@ -201,21 +205,21 @@ def chunk_sizes(file, group=0):
 def test_stored_bytes_are_those_of_the_columns_as_they_lie(folder):
     sizes = chunk_sizes(folder / "a.parquet")
     piece = Slice("a.parquet", 0, 0, 20)
-    assert stored_bytes(folder, [piece], ["big"]) == sizes["big"]
+    assert stored_bytes(source(folder), [piece], ["big"]) == sizes["big"]
     nested = sum(size for path, size in sizes.items() if path.startswith("pair."))
-    assert stored_bytes(folder, [piece], ["pair", "big"]) == nested + sizes["big"]
-    assert stored_bytes(folder, [piece], every_kind().column_names) == sum(sizes.values())
+    assert stored_bytes(source(folder), [piece], ["pair", "big"]) == nested + sizes["big"]
+    assert stored_bytes(source(folder), [piece], every_kind().column_names) == sum(sizes.values())
     half = Slice("a.parquet", 0, 5, 10)
-    assert stored_bytes(folder, [half, half], ["big"]) == 2 * (sizes["big"] // 2)
-    assert stored_bytes(folder, [], ["big"]) == 0
+    assert stored_bytes(source(folder), [half, half], ["big"]) == 2 * (sizes["big"] // 2)
+    assert stored_bytes(source(folder), [], ["big"]) == 0
 
 
 def test_stored_bytes_know_a_column_with_a_dot_in_its_name(tmp_path):
     pq.write_table(pa.table({"user": [1], "user.name": ["a"]}), tmp_path / "a.parquet")
     sizes = chunk_sizes(tmp_path / "a.parquet")
     piece = Slice("a.parquet", 0, 0, 1)
-    assert stored_bytes(tmp_path, [piece], ["user.name"]) == sizes["user.name"]
-    assert stored_bytes(tmp_path, [piece], ["user"]) == sizes["user"]
+    assert stored_bytes(source(tmp_path), [piece], ["user.name"]) == sizes["user.name"]
+    assert stored_bytes(source(tmp_path), [piece], ["user"]) == sizes["user"]
 
 
 def test_columns_take_the_dataset_s_wider_types(tmp_path):
@@ -234,7 +238,7 @@ def test_columns_take_the_dataset_s_wider_types(tmp_path):
             ("pair", pa.struct([("b", pa.string()), ("a", pa.int16())])),
         ]
     )
-    table = read_slices(tmp_path, [Slice("a.parquet", 0, 0, 2)], schema, schema.names)
+    table = read_slices(source(tmp_path, schema), [Slice("a.parquet", 0, 0, 2)], schema.names)
     table.validate(full=True)
     assert table.schema == schema
     assert table.to_pydict() == {
@@ -251,92 +255,5 @@ def test_hive_values_are_decoded_text_or_null(tmp_path):
         pq.write_table(pa.table({"n": [1]}), tmp_path / folder / "a.parquet")
     schema = pa.schema([("n", pa.int64()), ("day", pa.string()), ("to", pa.string())])
     pieces = [Slice(f"{folder}/a.parquet", 0, 0, 1) for folder in folders]
-    table = read_slices(tmp_path, pieces, schema, ["day", "to"])
+    table = read_slices(source(tmp_path, schema), pieces, ["day", "to"])
     assert table.to_pydict() == {"day": ["01", None], "to": ["a/b", "50%"]}
-
-
-@pytest.fixture
-def damaged(tmp_path):
-    """Three row groups of ten rows; `text` has page checksums."""
-    table = pa.table({"id": range(30), "text": [f"text {at}" for at in range(30)]})
-    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10, write_page_checksum=True)
-    return tmp_path / "a.parquet", table
-
-
-def read_group(file, group, columns=("id", "text"), start=0, rows=10):
-    schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
-    return read_slices(file.parent, [Slice(file.name, group, start, rows)], schema, columns)
-
-
-@pytest.mark.parametrize(("start", "rows"), [(0, 10), (2, 5)])
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ("flip", "CRC checksum verification failed"),
-        ("zeros", "Deserializing page header failed"),
-        ("header", "Deserializing page header failed"),
-    ],
-)
-def test_a_damaged_page_names_file_and_row_group(damaged, how, said, start, rows):
-    file, table = damaged
-    spoil(file, 1, "text", how)
-    with pytest.raises(ShardError) as caught:
-        read_group(file, 1, start=start, rows=rows)
-    message = str(caught.value)
-    assert message.startswith(f"{file}, row group 1: it can't be read (")
-    assert said in message
-    assert message.endswith("Restore the file, and run the same command again")
-    assert message.isprintable()
-    assert read_group(file, 1, ["id"])["id"].to_pylist() == list(range(10, 20))
-    assert read_group(file, 0).equals(table.slice(0, 10))
-    assert read_group(file, 2).equals(table.slice(20))
-
-
-@pytest.mark.parametrize(("start", "rows"), [(0, 10), (8, 2)])
-def test_fewer_rows_than_planned_are_no_answer(damaged, start, rows):
-    """The footer is patched: a row group of 10 rows says that it has 12."""
-    file, _ = damaged
-    rewrite_footer(file, b"\x16" + varint(10) + b"\x26", b"\x16" + varint(12) + b"\x26")
-    with pytest.raises(ShardError, match=rf"row group 0: .*{rows + 2} rows.* {rows}") as caught:
-        read_group(file, 0, start=start, rows=rows + 2)
-    assert str(file) in str(caught.value)
-
-
-def test_a_row_group_that_is_gone_is_named(damaged):
-    file, table = damaged
-    pq.write_table(table, file)
-    with pytest.raises(ShardError, match=r"a\.parquet, row group 2: it can't be read"):
-        read_group(file, 2)
-
-
-def test_a_file_that_lost_its_footer_is_named(damaged):
-    file, _ = damaged
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(ShardError, match=r"a\.parquet, row group 0: it can't be read"):
-        read_group(file, 0)
-
-
-def test_what_the_disk_does_stays_an_error_of_the_disk(damaged):
-    """Such an error may pass, so the shard is tried again."""
-    file, _ = damaged
-    file.unlink()
-    with pytest.raises(FileNotFoundError) as caught:
-        read_group(file, 0)
-    assert caught.value.errno == errno.ENOENT
-    assert caught.value.filename == str(file)
-
-
-def test_encrypted_columns_fail_and_the_others_are_read(tmp_path):
-    file = tmp_path / "a.parquet"
-    encrypt(pa.table({"id": [1, 2], "text": ["a", "b"]}), file, plain_footer=True)
-    assert read_group(file, 0, ["id"], rows=2)["id"].to_pylist() == [1, 2]
-    with pytest.raises(ShardError, match=r"row group 0: .*decrypt"):
-        read_group(file, 0, ["text"], rows=2)
-
-
-def test_levels_that_parquet_forbids_fail_by_name():
-    """A file that an early parquet-cpp wrote: a row begins in the middle of a list."""
-    file = FOREIGN / "parquet-cpp-levels-malformed.parquet"
-    schema = pq.read_schema(file)
-    with pytest.raises(ShardError, match=r"row group 0: .*repetition level"):
-        read_slices(FOREIGN, [Slice(file.name, 0, 0, 500)], schema, schema.names)

@@ -7,6 +7,7 @@ from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.plan import ResultFacts, Slice
 from headrace.stages import resolve as module
 from headrace.stages.model_folder import open_model_folder
+from headrace.stages.read import Source
 from headrace.stages.resolve import choose_device, pad_id, resolve
 
 WORDS = ["one", "two", "three", "four", "one two", "three four one two", ""]
@@ -22,8 +23,8 @@ def ask(tmp_path, make_job, tiny_model):
         pq.write_table(table, tmp_path / "a.parquet")
         slices = [Slice("a.parquet", 0, 0, len(texts))] if texts else []
         job = make_job(model__path=str(folder), **changes)
-        source = (tmp_path, slices, table.schema)
-        return resolve(job, open_model_folder(job.model), source, 1_000, "cpu", load)
+        source = Source(tmp_path, job.input, table.schema)
+        return resolve(job, open_model_folder(job.model), source, slices, 1_000, "cpu", load)
 
     return make
 

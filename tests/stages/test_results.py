@@ -26,7 +26,7 @@ def test_vectors_land_on_their_rows_and_nulls_are_zero_filled():
     place(results, [3, 0], [[7, 8], [1, 2]])
     place(results, [1], [[3, 4]])
     assert results.valid.tolist() == [True, True, False, True]
-    (column,) = results.columns().values()
+    (column,) = results.columns()
     column.validate(full=True)
     assert column.type == pa.list_(pa.float32(), 2)
     assert column.to_pylist() == [[1, 2], [3, 4], None, [7, 8]]
@@ -34,42 +34,89 @@ def test_vectors_land_on_their_rows_and_nulls_are_zero_filled():
     assert column.values.null_count == 0
 
 
-@pytest.mark.parametrize("task", ["embed", "classify"])
-def test_a_shard_without_rows_has_all_columns(task):
-    columns = Results(0, facts(task, width=3, labels=LABELS, top_k=2)).columns()
-    expected = {"embed": ["embedding"], "classify": ["label", "score", "top"]}[task]
-    assert list(columns) == expected
-    assert all(len(column) == 0 for column in columns.values())
+VECTOR = pa.list_(pa.float32(), 3)
+PAIRS = pa.list_(pa.struct([("label", pa.string()), ("score", pa.float32())]))
+FORMS = {
+    "embed": (facts(width=3), [VECTOR]),
+    "half": (facts(width=3, dtype="float16"), [pa.list_(pa.float16(), 3)]),
+    "one": (facts("classify", width=3, labels=LABELS), [pa.string(), pa.float32()]),
+    "best": (
+        facts("classify", width=3, labels=LABELS, top_k=2),
+        [pa.string(), pa.float32(), PAIRS],
+    ),
+    "several": (facts("classify", width=3, labels=LABELS, top_k=3, threshold=0.5), [PAIRS]),
+}
 
 
-def test_a_shard_without_a_result_is_all_null():
-    columns = Results(3, facts("classify", width=3, labels=LABELS, top_k=2)).columns()
-    assert all(column.null_count == 3 for column in columns.values())
+@pytest.mark.parametrize("form", FORMS)
+def test_a_shard_without_rows_has_all_columns(form):
+    given, types = FORMS[form]
+    columns = Results(0, given).columns()
+    assert [column.type for column in columns] == types
+    assert all(len(column) == 0 for column in columns)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_shard_without_a_result_is_all_null(form):
+    given, types = FORMS[form]
+    columns = Results(3, given).columns()
+    assert [column.null_count for column in columns] == [3] * len(types)
+    for column in columns:
+        column.validate(full=True)
+
+
+def test_half_precision_vectors_keep_their_bits():
+    results = Results(2, facts(dtype="float16"))
+    values = np.array([[6e-8, 65504.0]], np.float16)
+    results.place(np.array([1]), BatchResult(values, None, np.ones(1, np.bool_)))
+    (column,) = results.columns()
+    column.validate(full=True)
+    assert column.type == pa.list_(pa.float16(), 2)
+    assert column.to_pylist() == [None, values[0].tolist()]
 
 
 def test_a_classifier_gives_label_and_score():
     results = Results(3, facts("classify", width=3, labels=LABELS))
     place(results, [2, 0], [[0.5], [0.25]], [[1], [0]])
-    columns = results.columns()
-    assert list(columns) == ["label", "score"]
-    assert columns["label"].to_pylist() == ["bad", None, "good"]
-    assert columns["score"].to_pylist() == [0.25, None, 0.5]
-    assert columns["score"].type == pa.float32()
-    filled = np.frombuffer(columns["score"].buffers()[1], np.float32, 3)
+    label, score = results.columns()
+    assert label.to_pylist() == ["bad", None, "good"]
+    assert score.to_pylist() == [0.25, None, 0.5]
+    assert score.type == pa.float32()
+    filled = np.frombuffer(score.buffers()[1], np.float32, 3)
     assert filled.tolist() == [0.25, 0.0, 0.5]
 
 
 def test_the_best_classes_come_in_their_order():
     results = Results(3, facts("classify", width=3, labels=LABELS, top_k=2))
     place(results, [2, 0], [[0.5, 0.25], [0.75, 0.125]], [[1, 2], [0, 1]])
-    top = results.columns()["top"]
+    _, _, top = results.columns()
     top.validate(full=True)
-    assert top.type == pa.list_(pa.struct([("label", pa.string()), ("score", pa.float32())]))
+    assert top.type == PAIRS
     assert top.to_pylist() == [
         [{"label": "bad", "score": 0.75}, {"label": "good", "score": 0.125}],
         None,
         [{"label": "good", "score": 0.5}, {"label": "so-so", "score": 0.25}],
     ]
+
+
+def test_every_label_that_reaches_the_threshold_is_given():
+    """0.7 is no float32: a score that is nearest to it reaches it. No label is a result too."""
+    results = Results(4, facts("classify", width=3, labels=LABELS, top_k=3, threshold=0.7))
+    scores = [[0.75, 0.7, 0.25], [0.5, 0.25, 0.0], [1.0, 1.0, 1.0]]
+    place(results, [3, 0, 1], scores, [[2, 0, 1], [0, 1, 2], [0, 1, 2]])
+    (labels,) = results.columns()
+    labels.validate(full=True)
+    assert labels.type == PAIRS
+    names = [row if row is None else [each["label"] for each in row] for row in labels.to_pylist()]
+    assert names == [[], ["bad", "good", "so-so"], None, ["so-so", "bad"]]
+    assert [each["score"] for each in labels[3].as_py()] == pytest.approx([0.75, 0.7])
+
+
+def test_only_the_considered_labels_are_given():
+    results = Results(1, facts("classify", width=3, labels=LABELS, top_k=1, threshold=0.0))
+    place(results, [0], [[0.25]], [[2]])
+    (labels,) = results.columns()
+    assert labels.to_pylist() == [[{"label": "so-so", "score": 0.25}]]
 
 
 def test_reasons_say_why_a_row_has_no_result():
@@ -86,11 +133,12 @@ PASSED = pa.table({"id": [10, 11, 12], "text": ["a", None, "c"]}).replace_schema
     {"k": "v"}
 )
 REASONS = pa.array([None, NULL_INPUT, "ValueError in forward"])
-RESULTS = {"embedding": pa.array([[1.0], None, None], pa.list_(pa.float32(), 1))}
+VECTORS = pa.array([[1.0], None, None], pa.list_(pa.float32(), 1))
+ADDED = {"embedding": VECTORS, "headrace_error": REASONS}
 
 
 def test_the_output_is_the_input_with_results_and_reasons_beside_it():
-    table = output_table(PASSED, RESULTS, REASONS, [])
+    table = output_table(PASSED, ADDED, [])
     assert table.column_names == ["id", "text", "embedding", "headrace_error"]
     assert table.select(["id", "text"]).equals(PASSED)
     assert table.schema.metadata == {b"k": b"v"}
@@ -98,30 +146,32 @@ def test_the_output_is_the_input_with_results_and_reasons_beside_it():
 
 
 def test_dropped_rows_leave_and_null_inputs_stay():
-    table = output_table(PASSED, RESULTS, REASONS, [2])
+    table = output_table(PASSED, ADDED, [2])
     assert table.column("id").to_pylist() == [10, 11]
     assert table.column("headrace_error").to_pylist() == [None, NULL_INPUT]
     assert table.schema.metadata == {b"k": b"v"}
 
 
 def test_all_rows_may_be_dropped():
-    table = output_table(PASSED, RESULTS, REASONS, [0, 1, 2])
+    table = output_table(PASSED, ADDED, [0, 1, 2])
     assert table.num_rows == 0
     assert table.column_names == ["id", "text", "embedding", "headrace_error"]
 
 
 @pytest.mark.parametrize("dropped", [[], [2]])
 def test_no_input_column_need_be_kept(dropped):
-    table = output_table(PASSED.select([]), RESULTS, REASONS, dropped)
+    table = output_table(PASSED.select([]), ADDED, dropped)
     assert table.column_names == ["embedding", "headrace_error"]
     assert table.num_rows == 3 - len(dropped)
 
 
-def test_results_survive_parquet(tmp_path):
-    results = Results(3, facts("classify", width=3, labels=LABELS, top_k=2))
-    place(results, [2, 0], [[0.5, 0.25], [0.75, 0.125]], [[1, 2], [0, 1]])
-    vectors = Results(3, facts())
-    place(vectors, [1], [[1, 2]])
-    table = output_table(PASSED, results.columns() | vectors.columns(), REASONS, [])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dropped", [[], [2]])
+def test_results_survive_parquet(tmp_path, form, dropped):
+    given, _ = FORMS[form]
+    results = Results(3, given)
+    width = results.values.shape[1]
+    place(results, [2, 0], [[0.75] * width, [0.25] * width], [range(width), range(width)])
+    table = output_table(PASSED, dict(zip("abc", results.columns(), strict=False)), dropped)
     pq.write_table(table, tmp_path / "a.parquet")
     assert pq.read_table(tmp_path / "a.parquet").equals(table)

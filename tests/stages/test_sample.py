@@ -3,10 +3,16 @@ import pyarrow.parquet as pq
 import pytest
 from foreign_support import spoil
 
+from headrace.schemas.job import InputSpec
 from headrace.schemas.plan import Shard, Slice
+from headrace.stages.read import Source
 from headrace.stages.sample import ROWS, SLICES, sample_slices, sample_texts
 
 SCHEMA = pa.schema([("text", pa.string())])
+
+
+def source(folder, schema):
+    return Source(folder, InputSpec(path=str(folder), text="text"), schema)
 
 
 def shards(*counts):
@@ -43,7 +49,7 @@ def write(tmp_path):
 def test_a_small_input_is_read_whole_without_nulls_and_faults(tmp_path):
     raw = pa.array([b"one", None, b"\xff", b"", b"two"]).view(pa.string())
     pq.write_table(pa.table({"text": raw}), tmp_path / "a.parquet")
-    texts = sample_texts(tmp_path, [Slice("a.parquet", 0, 0, 5)], SCHEMA, ["text"])
+    texts = sample_texts(source(tmp_path, SCHEMA), [Slice("a.parquet", 0, 0, 5)], ["text"])
     assert texts.type == pa.large_string()
     assert texts.to_pylist() == ["one", "", "two"]
 
@@ -51,27 +57,27 @@ def test_a_small_input_is_read_whole_without_nulls_and_faults(tmp_path):
 def test_a_large_input_is_read_in_even_steps(write):
     folder = write([str(at) for at in range(3 * ROWS)])
     piece = Slice("a.parquet", 0, 0, 3 * ROWS)
-    texts = sample_texts(folder, [piece], SCHEMA, ["text"]).to_pylist()
+    texts = sample_texts(source(folder, SCHEMA), [piece], ["text"]).to_pylist()
     assert texts == [str(at) for at in range(0, 3 * ROWS, 3)]
 
 
 def test_several_slices_share_the_sample(write):
     folder = write([str(at) for at in range(2 * ROWS)])
     pieces = [Slice("a.parquet", 0, 0, ROWS), Slice("a.parquet", 0, ROWS, ROWS)]
-    texts = sample_texts(folder, pieces, SCHEMA, ["text"])
+    texts = sample_texts(source(folder, SCHEMA), pieces, ["text"])
     assert len(texts) == ROWS
     assert {int(text) >= ROWS for text in texts.to_pylist()} == {True, False}
 
 
 def test_no_slice_gives_no_text(tmp_path):
-    assert sample_texts(tmp_path, [], SCHEMA, ["text"]).to_pylist() == []
+    assert sample_texts(source(tmp_path, SCHEMA), [], ["text"]).to_pylist() == []
 
 
 def test_columns_are_joined_as_in_a_run(tmp_path):
     table = pa.table({"a": ["one", None], "b": ["two", None]})
     pq.write_table(table, tmp_path / "a.parquet")
     piece = Slice("a.parquet", 0, 0, 2)
-    texts = sample_texts(tmp_path, [piece], table.schema, ["b", "a", "b"])
+    texts = sample_texts(source(tmp_path, table.schema), [piece], ["b", "a", "b"])
     assert texts.to_pylist() == ["two one two"]
 
 
@@ -80,6 +86,6 @@ def test_a_damaged_slice_is_left_out_and_the_others_make_the_plan(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=10)
     spoil(tmp_path / "a.parquet", 1, "text", "zeros")
     pieces = [Slice("a.parquet", at, 0, 10) for at in range(3)]
-    texts = sample_texts(tmp_path, pieces, SCHEMA, ["text"]).to_pylist()
+    texts = sample_texts(source(tmp_path, SCHEMA), pieces, ["text"]).to_pylist()
     assert texts == [str(at) for at in (*range(10), *range(20, 30))]
-    assert sample_texts(tmp_path, pieces[1:2], SCHEMA, ["text"]).to_pylist() == []
+    assert sample_texts(source(tmp_path, SCHEMA), pieces[1:2], ["text"]).to_pylist() == []

@@ -37,6 +37,12 @@ def test_rows_keep_their_place_with_result_or_reason(tiny_run):
             np.testing.assert_allclose(row["embedding"], module.vector(row["text"]), atol=1e-6)
 
 
+def test_everything_that_is_added_carries_the_prefix(tiny_run):
+    run = tiny_run(output__prefix="b_", output__columns=["id"])
+    run.compute(0)
+    assert read(run, 0).column_names == ["id", "b_embedding", "b_headrace_error"]
+
+
 def test_a_report_says_what_was_done(tiny_run):
     price = Price(worker_per_hour=3_600.0, currency="USD", source="job", date=None)
     run = tiny_run(price=price)
@@ -209,7 +215,7 @@ def test_a_retry_gives_the_same_data(tiny_run):
 
 def test_input_that_vanished_is_an_error_of_the_machine(tiny_run):
     run = tiny_run()
-    for file in run.place.base.iterdir():
+    for file in run.place.source.base.iterdir():
         file.unlink()
     with pytest.raises(OSError, match=r"0\.parquet"):
         run.compute(0)

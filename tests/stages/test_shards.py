@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.schemas.job import ShardSpec
 from headrace.schemas.plan import InputFile, Slice
-from headrace.stages.footers import Footer, RowGroup
+from headrace.stages.footer import Footer, RowGroup
 from headrace.stages.listing import Listed
 from headrace.stages.shards import cut_shards, slices_digest
 

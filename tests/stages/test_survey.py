@@ -65,11 +65,18 @@ def test_what_can_not_run_is_refused(look, changes, words):
         look(**changes)
 
 
-def test_a_classifier_of_several_labels_a_row_is_refused(look, write_model, tmp_path):
+def test_the_task_s_options_are_checked_against_the_model(look):
+    with pytest.raises(JobError, match=r"model\.threshold: expected a multi-label classifier"):
+        look(model__task="classify", model__threshold=0.5)
+
+
+def test_the_model_says_which_names_are_taken(look, write_model, tmp_path):
+    pq.write_table(pa.table({"text": ["one"], "labels": ["x"]}), tmp_path / "labels.parquet")
     folder = write_model(tmp_path / "multi", problem_type="multi_label_classification")
-    with pytest.raises(JobError, match=r"model\.task: expected a single-label classifier"):
-        look(model__path=str(folder), model__task="classify")
-    look(model__path=str(folder))  # an embedding does not ask
+    known = {"input__path": str(tmp_path / "labels.parquet"), "model__task": "classify"}
+    look(**known)
+    with pytest.raises(JobError, match=r"no input column named 'labels'"):
+        look(**known, model__path=str(folder))
 
 
 def test_more_classes_than_there_are_can_not_be_asked_for(look, write_model, tmp_path):

@@ -53,6 +53,15 @@ def test_an_output_with_dropped_rows_is_proven(finished_run):
     assert found.rows == Rows(in_=14, good=9, null=2, errors=3)
 
 
+@pytest.mark.parametrize("mode", ["null", "drop"])
+def test_an_output_whose_columns_have_a_prefix_is_proven(finished_run, mode):
+    run = finished_run(output__prefix="b_", errors__mode=mode)
+    assert "b_headrace_error" in pq.read_schema(run.part(0)).names
+    found = verify(run.out)
+    assert found.ok, found.faults
+    assert found.rows == Rows(in_=14, good=9, null=2, errors=3)
+
+
 def test_an_empty_output_is_proven(finished_run, tmp_path):
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "none.parquet")
     found = verify(finished_run(input__path=str(tmp_path / "none.parquet")).out)
@@ -230,6 +239,14 @@ def test_a_good_row_without_a_result_is_found(run):
     empty = pa.nulls(table.num_rows, table.schema.field(at).type)
     run.recommit(1, table=table.set_column(at, "embedding", empty))
     assert fault_of_part(run)
+
+
+def test_a_part_whose_columns_have_another_prefix_is_found(finished_run):
+    run = finished_run(output__prefix="b_")
+    table = pq.read_table(run.part(1))
+    names = [name.removeprefix("b_") for name in table.column_names]
+    run.recommit(1, table=table.rename_columns(names))
+    assert "it can't be read" in fault_of_part(run)
 
 
 def test_a_part_without_reasons_is_found(run):

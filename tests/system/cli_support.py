@@ -91,6 +91,19 @@ def write_job(folder, table, *, model=None, name="job", row_group_size=100, **se
     return file
 
 
+def write_dataset_job(folder, *, model=None, text="text", **options):
+    """Write a job that reads the folder `in`. `options` are of its `input`."""
+    job = {
+        "name": "job",
+        "input": {"path": str(folder / "in"), "text": text, **options},
+        "model": {"path": MINILM, "task": "embed", **(model or {})},
+        "output": {"path": str(folder / "out")},
+    }
+    file = folder / "job.yaml"
+    file.write_text(yaml.safe_dump(job))
+    return file
+
+
 def tiny(**options):
     """The `model` section of a job whose model is tests/system/tiny_models.py."""
     return {"factory": "tiny_models:build", "options": options, "precision": "fp32"}

@@ -1,9 +1,10 @@
 """The real command line, in a folder of its own."""
 
 import os
+import shutil
 
 import pytest
-from cli_support import Cli
+from cli_support import MINILM, Cli
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -26,3 +27,39 @@ def cli(tmp_path, cli_in):
 @pytest.fixture(scope="session")
 def cli_in():
     return lambda folder: Cli(folder, folder / "prefect")
+
+
+def _save_classifier(folder, **config):
+    """A small BERT classifier with random weights, and MiniLM's tokenizer beside it."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    from headrace.stages.model_folder import find_model
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        id2label=dict(enumerate(["animal", "food", "plant", "place", "act"])),
+        initializer_range=0.5,
+        **config,
+    )
+    BertForSequenceClassification(config).eval().save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
+        shutil.copy(find_model(MINILM) / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def classifier(tmp_path_factory):
+    """Gives a row one of five labels."""
+    return _save_classifier(tmp_path_factory.mktemp("classifier"))
+
+
+@pytest.fixture(scope="session")
+def multi_label_classifier(tmp_path_factory):
+    """Gives a row any number of five labels."""
+    folder = tmp_path_factory.mktemp("multi_label_classifier")
+    return _save_classifier(folder, problem_type="multi_label_classification")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_support import HEADRACE, MINILM, demo_rows, read_output, tiny, write_job
+from cli_support import HEADRACE, demo_rows, read_output, tiny, write_job
 
 
 def test_a_prefect_flow_run_with_one_task_run_a_wave(tmp_path, cli):
@@ -114,32 +114,6 @@ def test_no_scheduler_there(tmp_path, cli):
     run = cli.run(job, "--scheduler", "tcp://127.0.0.1:9")
     assert run.rc == 2
     assert "expected a Dask scheduler at tcp://127.0.0.1:9" in run.stderr
-
-
-@pytest.fixture(scope="module")
-def classifier(tmp_path_factory):
-    """A small BERT classifier with random weights, and MiniLM's tokenizer beside it."""
-    import shutil
-
-    import torch
-    from transformers import BertConfig, BertForSequenceClassification
-
-    from headrace.stages.model_folder import find_model
-
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("classifier")
-    config = BertConfig(
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=128,
-        id2label=dict(enumerate(["animal", "food", "plant", "place", "act"])),
-        initializer_range=0.5,
-    )
-    BertForSequenceClassification(config).eval().save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
-        shutil.copy(find_model(MINILM) / name, folder / name)
-    return folder
 
 
 @pytest.mark.filterwarnings("default")  # transformers' own

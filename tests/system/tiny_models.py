@@ -10,10 +10,10 @@ import torch
 class Tiny(torch.nn.Module):
     """Embeds tokens at random but the same each time; misbehaves on demand."""
 
-    def __init__(self, dim, raise_on, nan_on, die_once, sleep_s):
+    def __init__(self, dim, raise_on, nan_on, die_once, sleep_s, scale):
         super().__init__()
         generator = torch.Generator().manual_seed(0)
-        weight = torch.randn(30_522, dim, generator=generator)
+        weight = torch.randn(30_522, dim, generator=generator) * scale
         self.table = torch.nn.Embedding.from_pretrained(weight)
         self.raise_on, self.nan_on, self.die_once, self.sleep_s = (
             raise_on,
@@ -35,8 +35,19 @@ class Tiny(torch.nn.Module):
         return hidden
 
 
-def build(device, dtype, dim=8, raise_on=None, nan_on=None, die_once=None, sleep_s=0.0):
-    return Tiny(dim, raise_on, nan_on, die_once, sleep_s).to(device, dtype)
+def build(device, dtype, dim=8, raise_on=None, nan_on=None, die_once=None, sleep_s=0.0, scale=1.0):
+    return Tiny(dim, raise_on, nan_on, die_once, sleep_s, scale).to(device, dtype)
+
+
+class OneClass(Tiny):
+    """A classifier of one class: its logit is a number of the first word."""
+
+    def forward(self, input_ids, attention_mask):
+        return super().forward(input_ids, attention_mask)[:, 1, :1]
+
+
+def build_one_class(device, dtype):
+    return OneClass(8, None, None, None, 0.0, 1.0).to(device, dtype)
 
 
 def not_a_module(device, dtype):

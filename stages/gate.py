@@ -1,0 +1,58 @@
+"""Step 1g: the quality gate, which says whether results are as good as those of fp32."""
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.stages.results import Results
+
+MIN_COSINE = 0.999
+MIN_NORM = 1e-30
+MIN_AGREEMENT = 0.99  # of the rows' labels
+MAX_SCORE_DIFFERENCE = 0.01  # where there is one class, so that labels can't differ
+
+
+def compare(safe: Results, fast: Results) -> tuple[bool, str]:
+    """Compare a sample's results with those of fp32.
+
+    Args:
+        safe: in fp32.
+        fast: of the same rows.
+
+    Returns:
+        Whether they may take their place, and the measure in words: the lowest cosine of
+        embeddings, the share of rows with the same labels, or the largest difference of scores.
+    """
+    both = safe.valid & fast.valid
+    if not both.any() or (safe.valid != fast.valid).any():
+        return False, "it computes other rows than fp32"
+    if safe.facts.task == "embed":
+        cosine = _lowest_cosine(safe.values[both], fast.values[both])
+        return cosine >= MIN_COSINE, f"cosine {cosine:.5f} to fp32"
+    if safe.facts.width == 1:
+        difference = float(np.abs(safe.values[both] - fast.values[both]).max())
+        return difference <= MAX_SCORE_DIFFERENCE, f"scores within {difference:.5f} of fp32"
+    agreement = float((_given(safe) == _given(fast)).all(1)[both].mean())
+    return agreement >= MIN_AGREEMENT, f"label agreement {agreement:.4f} with fp32"
+
+
+def _given(results: Results) -> npt.NDArray[np.bool_]:
+    """Which labels (N, C) the rows get: the first, or those that reach the threshold."""
+    given = np.zeros((results.valid.size, results.facts.width), np.bool_)
+    threshold = results.facts.threshold
+    first = np.arange(results.facts.top_k) == 0
+    chosen = np.broadcast_to(first, results.classes.shape)
+    if threshold is not None:
+        chosen = results.reaching(threshold)
+    np.put_along_axis(given, results.classes, chosen, axis=1)
+    return given
+
+
+def _lowest_cosine(
+    left: npt.NDArray[np.float32 | np.float16], right: npt.NDArray[np.float32 | np.float16]
+) -> float:
+    left, right = left.astype(np.float64), right.astype(np.float64)
+    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    # Two zero vectors are the same result; one beside another vector is not.
+    same = (left == right).all(1)
+    cosine = np.where(same, 1.0, (left * right).sum(1) / np.maximum(norms, MIN_NORM))
+    return float(cosine.min())
