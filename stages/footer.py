@@ -22,6 +22,15 @@ class RowGroup:
 
 
 @dataclass(frozen=True)
+class FileFault:
+    """Why a part of a file can't be read."""
+
+    why: str
+    row_group: int | None = None  # None: the file as a whole
+    column: str | None = None  # None: every column
+
+
+@dataclass(frozen=True)
 class Footer:
     """What the plan needs to know of one file."""
 
@@ -29,6 +38,7 @@ class Footer:
     file: InputFile
     schema: pa.Schema
     row_groups: tuple[RowGroup, ...]
+    faults: tuple[FileFault, ...] = ()
 
 
 def rows_only(rows: int) -> pa.Table:

@@ -4,29 +4,35 @@ import hashlib
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.schemas.errors import JobError
+from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.plan import InputFile, Slice
+from headrace.stages.file_checks import find_faults
 from headrace.stages.footer import Footer, RowGroup, rows_only
 from headrace.stages.listing import Listed
 
 TAIL_BYTES = 8  # four bytes of footer length, then the magic
+MAGIC, ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 BATCH_ROWS = 16_384
+RESTORE = "Restore the file, and run the same command again"
 
 
 def parquet_footer(entry: Listed) -> Footer:
     """Read a Parquet file's footer.
 
     Raises:
-        JobError: it is no Parquet file.
+        JobError: it is no Parquet file, or an encrypted one.
     """
     try:
-        size, sha256 = _footer_digest(entry.file)
+        size, footer = _footer_bytes(entry.file)
         metadata = pq.read_metadata(entry.file)
         schema = metadata.schema.to_arrow_schema()
+        data_end = size - TAIL_BYTES - len(footer)
+        faults = find_faults(footer, metadata, _owners(schema), data_end)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
         msg = (
             f"input.path: expected a Parquet file, got {entry.file} ({error}). "
@@ -37,30 +43,70 @@ def parquet_footer(entry: Listed) -> Footer:
     return Footer(
         listed=entry,
         file=InputFile(
-            path=entry.relative, size_bytes=size, footer_sha256=sha256, rows=metadata.num_rows
+            path=entry.relative,
+            size_bytes=size,
+            footer_sha256=hashlib.sha256(footer).hexdigest(),
+            rows=metadata.num_rows,
         ),
         schema=schema,
         row_groups=tuple(RowGroup(group.num_rows, group.total_byte_size) for group in groups),
+        faults=faults,
     )
 
 
-def _footer_digest(file: Path) -> tuple[int, str]:
-    """Size of the file, and SHA-256 of its footer: it holds every column chunk's place and size."""
+def _footer_bytes(file: Path) -> tuple[int, bytes]:
+    """Size of the file, and its footer, which holds every column chunk's place and size."""
     size = file.stat().st_size
     with file.open("rb") as source:
         source.seek(max(0, size - TAIL_BYTES))
         tail = source.read(TAIL_BYTES)
-        if len(tail) < TAIL_BYTES or tail[4:] != b"PAR1":
+        if tail[4:] == ENCRYPTED_MAGIC:
+            msg = "its footer is encrypted, and headrace has no keys"
+            raise ValueError(msg)
+        if len(tail) < TAIL_BYTES or tail[4:] != MAGIC:
             msg = "it does not end like one"
             raise ValueError(msg)
         (length,) = struct.unpack("<I", tail[:4])
         source.seek(max(0, size - TAIL_BYTES - length))
-        return size, hashlib.sha256(source.read(length)).hexdigest()
+        return size, source.read(length)
 
 
 def read_parquet(file_path: Path, piece: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Read the columns that the file has of these, bit-equal to what it holds."""
-    with pq.ParquetFile(file_path) as file:
+    """Read the columns that the file has of these, bit-equal to what it holds.
+
+    Raises:
+        ShardError: its bytes can't be decoded, or make other rows; it names file and row group.
+        OSError: the disk failed; it may succeed another time.
+    """
+    rows = 0
+    try:
+        for table in _decode(file_path, piece, columns):
+            rows += table.num_rows
+            yield table
+    except (pa.ArrowException, OSError, IndexError) as error:  # IndexError: no such row group
+        _raise_named(error, file_path, piece.row_group)
+    if rows != piece.rows:
+        msg = (
+            f"{file_path}, row group {piece.row_group}: expected {piece.rows:,} rows as its footer "
+            f"says, got {rows:,}. {RESTORE}"
+        )
+        raise ShardError(msg)
+
+
+def _raise_named(error: Exception, file_path: Path, row_group: int) -> NoReturn:
+    """Raise what the disk did as it is, and what the file holds as the shard's fault."""
+    if isinstance(error, MemoryError):
+        raise error
+    if isinstance(error, OSError) and error.errno is not None:
+        raise OSError(error.errno, error.strerror, str(file_path)) from error
+    said = "".join(letter if letter.isprintable() else " " for letter in str(error))
+    text = " ".join(said.split()).rstrip(":.")
+    msg = f"{file_path}, row group {row_group}: it can't be read ({text}). {RESTORE}"
+    raise ShardError(msg) from error
+
+
+def _decode(file_path: Path, piece: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
+    with pq.ParquetFile(file_path, page_checksum_verification=True) as file:
         present = [name for name in columns if name in file.schema_arrow.names]
         rows = file.metadata.row_group(piece.row_group).num_rows
         if piece.row_start == 0 and piece.rows == rows:
@@ -87,15 +133,18 @@ def parquet_stored_bytes(file: Path, piece: Slice, columns: Sequence[str]) -> in
     """Bytes that these columns of a slice take in the file, compressed."""
     metadata = pq.read_metadata(file)
     group = metadata.row_group(piece.row_group)
-    owners = [
-        field.name for field in metadata.schema.to_arrow_schema() for _ in _leaves(field.type)
-    ]
+    owners = _owners(metadata.schema.to_arrow_schema())
     size = sum(
         group.column(at).total_compressed_size
         for at, owner in enumerate(owners)
         if owner in columns
     )
     return int(size * piece.rows // max(1, group.num_rows))
+
+
+def _owners(schema: pa.Schema) -> list[str]:
+    """Name the column that each of a row group's chunks belongs to."""
+    return [field.name for field in schema for _ in _leaves(field.type)]
 
 
 def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:

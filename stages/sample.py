@@ -34,13 +34,19 @@ def sample_texts(
 ) -> pa.LargeStringArray:
     """Make the model's texts of evenly spread rows of these slices, nulls and faults left out.
 
+    Slices that can't be read are left out too: their shard will fail by name, and the others need
+    a plan.
+
     Raises:
         JobError: a preprocessing step can't be used, or fails whatever the row.
     """
     names = list(dict.fromkeys(columns))
     tables = [read_slices(source, [], names)]
     for piece in slices:
-        table = read_slices(source, [piece], names)
+        try:
+            table = read_slices(source, [piece], names)
+        except ShardError:
+            continue
         step = max(1, -(-table.num_rows * len(slices) // ROWS))
         # Arrow neither takes nor filters every type of text (26.0: views), and a `take` may put
         # 32-bit offsets together until they overflow; slices always work.

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from headrace.schemas.job import Job
 from headrace.schemas.plan import InputFile, Shard
 from headrace.stages.dataset_schema import check_columns, dataset_schema
+from headrace.stages.file_checks import refuse_unreadable
 from headrace.stages.fingerprint import input_fingerprint, job_fields, job_fingerprint
 from headrace.stages.footer import Footer
 from headrace.stages.footers import read_footers
@@ -65,6 +66,8 @@ def survey(job: Job) -> Survey:
     schema = dataset_schema(footers)
     check_columns(job, schema, multi_label=model.multi_label)
     check_steps(job.input.text_columns, job.preprocess)
+    kept = schema.names if job.output.columns is None else job.output.columns
+    refuse_unreadable(footers, (*job.input.text_columns, *kept))
     check_task(job, model)
     fields = job_fields(job, model_digest(model.path))
     return Survey(

@@ -1,13 +1,17 @@
+import errno
 import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from foreign_support import FOREIGN, encrypt, rewrite_footer, spoil, varint
 
-from headrace.schemas.errors import JobError
+from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.job import InputSpec
+from headrace.schemas.plan import Slice
 from headrace.stages.footers import read_footers
 from headrace.stages.listing import Listed
+from headrace.stages.parquet_file import read_parquet
 
 
 def write(file, values, **options):
@@ -86,3 +90,89 @@ def test_a_damaged_file_is_named(tmp_path, damage):
     damage(bad)
     with pytest.raises(JobError, match=r"expected a Parquet file, got .*bad\.parquet"):
         read(fine, bad)
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """Three row groups of ten rows; `text` has page checksums."""
+    table = pa.table({"id": range(30), "text": [f"text {at}" for at in range(30)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10, write_page_checksum=True)
+    return tmp_path / "a.parquet", table
+
+
+def read_group(file, group, columns=("id", "text"), start=0, rows=10):
+    piece = Slice(file.name, group, start, rows)
+    return pa.concat_tables(read_parquet(file, piece, columns))
+
+
+@pytest.mark.parametrize(("start", "rows"), [(0, 10), (2, 5)])
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("flip", "CRC checksum verification failed"),
+        ("zeros", "Deserializing page header failed"),
+        ("header", "Deserializing page header failed"),
+    ],
+)
+def test_a_damaged_page_names_file_and_row_group(damaged, how, said, start, rows):
+    file, table = damaged
+    spoil(file, 1, "text", how)
+    with pytest.raises(ShardError) as caught:
+        read_group(file, 1, start=start, rows=rows)
+    message = str(caught.value)
+    assert message.startswith(f"{file}, row group 1: it can't be read (")
+    assert said in message
+    assert message.endswith("Restore the file, and run the same command again")
+    assert message.isprintable()
+    assert read_group(file, 1, ["id"])["id"].to_pylist() == list(range(10, 20))
+    assert read_group(file, 0).equals(table.slice(0, 10))
+    assert read_group(file, 2).equals(table.slice(20))
+
+
+@pytest.mark.parametrize(("start", "rows"), [(0, 10), (8, 2)])
+def test_fewer_rows_than_planned_are_no_answer(damaged, start, rows):
+    """The footer is patched: a row group of 10 rows says that it has 12."""
+    file, _ = damaged
+    rewrite_footer(file, b"\x16" + varint(10) + b"\x26", b"\x16" + varint(12) + b"\x26")
+    with pytest.raises(ShardError, match=rf"row group 0: .*{rows + 2} rows.* {rows}") as caught:
+        read_group(file, 0, start=start, rows=rows + 2)
+    assert str(file) in str(caught.value)
+
+
+def test_a_row_group_that_is_gone_is_named(damaged):
+    file, table = damaged
+    pq.write_table(table, file)
+    with pytest.raises(ShardError, match=r"a\.parquet, row group 2: it can't be read"):
+        read_group(file, 2)
+
+
+def test_a_file_that_lost_its_footer_is_named(damaged):
+    file, _ = damaged
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(ShardError, match=r"a\.parquet, row group 0: it can't be read"):
+        read_group(file, 0)
+
+
+def test_what_the_disk_does_stays_an_error_of_the_disk(damaged):
+    """Such an error may pass, so the shard is tried again."""
+    file, _ = damaged
+    file.unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        read_group(file, 0)
+    assert caught.value.errno == errno.ENOENT
+    assert caught.value.filename == str(file)
+
+
+def test_encrypted_columns_fail_and_the_others_are_read(tmp_path):
+    file = tmp_path / "a.parquet"
+    encrypt(pa.table({"id": [1, 2], "text": ["a", "b"]}), file, plain_footer=True)
+    assert read_group(file, 0, ["id"], rows=2)["id"].to_pylist() == [1, 2]
+    with pytest.raises(ShardError, match=r"row group 0: .*decrypt"):
+        read_group(file, 0, ["text"], rows=2)
+
+
+def test_levels_that_parquet_forbids_fail_by_name():
+    """A file that an early parquet-cpp wrote: a row begins in the middle of a list."""
+    file = FOREIGN / "parquet-cpp-levels-malformed.parquet"
+    with pytest.raises(ShardError, match=r"row group 0: .*repetition level"):
+        read_group(file, 0, pq.read_schema(file).names, rows=500)

@@ -1,6 +1,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from foreign_support import spoil
 
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import InputSpec
@@ -123,3 +124,13 @@ def test_without_a_row_only_the_function_s_name_is_tried(tmp_path, make_job):
     steps = make_job(preprocess=[{"python": "tiny_steps:nothing"}]).preprocess
     with pytest.raises(JobError, match="tiny_steps:nothing"):
         sample_texts(source(tmp_path, SCHEMA), [], ["text"], steps)
+
+
+def test_a_damaged_slice_is_left_out_and_the_others_make_the_plan(tmp_path):
+    table = pa.table({"text": [str(at) for at in range(30)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10)
+    spoil(tmp_path / "a.parquet", 1, "text", "zeros")
+    pieces = [Slice("a.parquet", at, 0, 10) for at in range(3)]
+    texts = sample_texts(source(tmp_path, SCHEMA), pieces, ["text"]).to_pylist()
+    assert texts == [str(at) for at in (*range(10), *range(20, 30))]
+    assert sample_texts(source(tmp_path, SCHEMA), pieces[1:2], ["text"]).to_pylist() == []
