@@ -214,6 +214,7 @@ class Cases:
             header=header,
             tokenizer=load_tokenizer(surveyed.model),
             lowercase=False,
+            prompt="",
             forward=Forward(self.encoder, "cpu", facts, 0),
             device=self.device,
             ledger=WorkerLedger(0.0),

@@ -41,7 +41,8 @@ def sample_texts(
         JobError: a preprocessing step can't be used, or fails whatever the row.
     """
     names = list(dict.fromkeys(columns))
-    tables = [read_slices(source, [], names)]
+    # One without rows, so that the steps' names are tried whatever the input holds.
+    texts = [_texts(read_slices(source, [], names), columns, steps, prompt)]
     for piece in slices:
         try:
             table = read_slices(source, [piece], names)
@@ -50,9 +51,15 @@ def sample_texts(
         step = max(1, -(-table.num_rows * len(slices) // ROWS))
         # Arrow neither takes nor filters every type of text (26.0: views), and a `take` may put
         # 32-bit offsets together until they overflow; slices always work.
-        tables += [table.slice(row, 1) for row in range(0, table.num_rows, step)]
+        rows = [table.slice(row, 1) for row in range(0, table.num_rows, step)]
+        texts.append(_texts(pa.concat_tables(rows or [table]), columns, steps, prompt))
+    return pa.concat_arrays(texts)
+
+
+def _texts(
+    table: pa.Table, columns: Sequence[str], steps: Sequence[Step], prompt: str
+) -> pa.LargeStringArray:
     try:
-        texts = model_texts(pa.concat_tables(tables), columns, steps, prompt)
+        return pc.drop_null(model_texts(table, columns, steps, prompt).values)
     except ShardError as error:  # before the run it is the job's fault
         raise JobError(str(error)) from error
-    return pc.drop_null(texts.values)
