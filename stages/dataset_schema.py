@@ -134,6 +134,7 @@ def _known(name: str, schema: pa.Schema, key: str) -> None:
 
 def _refuse_no_text(name: str, kind: pa.DataType, spec: InputSpec) -> None:
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    plain = plain.storage_type if isinstance(plain, pa.JsonType) else plain
     if is_text(plain) or (spec.binary_as_text and is_bytes(plain)):
         return
     msg = f"input.text: expected a text column, got {name!r} of type {kind}."

@@ -29,8 +29,8 @@ def parquet_footer(entry: Listed) -> Footer:
     """
     try:
         size, footer = _footer_bytes(entry.file)
-        metadata = pq.read_metadata(entry.file)
-        schema = metadata.schema.to_arrow_schema()
+        with pq.ParquetFile(entry.file) as source:
+            metadata, schema = source.metadata, source.schema_arrow
         data_end = size - TAIL_BYTES - len(footer)
         faults = find_faults(footer, metadata, _owners(schema), data_end)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
@@ -131,9 +131,8 @@ def _decode(file_path: Path, piece: Slice, columns: Sequence[str]) -> Iterator[p
 
 def parquet_stored_bytes(file: Path, piece: Slice, columns: Sequence[str]) -> int:
     """Bytes that these columns of a slice take in the file, compressed."""
-    metadata = pq.read_metadata(file)
-    group = metadata.row_group(piece.row_group)
-    owners = _owners(metadata.schema.to_arrow_schema())
+    with pq.ParquetFile(file) as source:
+        group, owners = source.metadata.row_group(piece.row_group), _owners(source.schema_arrow)
     size = sum(
         group.column(at).total_compressed_size
         for at, owner in enumerate(owners)

@@ -1,6 +1,7 @@
 import errno
 import shutil
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -59,6 +60,19 @@ def test_a_copy_has_the_same_digest_and_another_content_has_not(tmp_path):
     digests = [footer.file.footer_sha256 for footer in read(one, copy, longer, other)]
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
+
+
+def test_types_are_those_that_pyarrow_reads(tmp_path):
+    """UUIDs and JSON are Parquet's own types; pyarrow gives them by its extension types."""
+    file = tmp_path / "a.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT uuid() AS id, '{{}}'::JSON AS doc) TO '{file}'")
+    (footer,) = read(file)
+    assert footer.schema.equals(pq.read_table(file).schema, check_metadata=True)
+    assert [str(kind) for kind in footer.schema.types] == [
+        "extension<arrow.uuid>",
+        "extension<arrow.json>",
+    ]
 
 
 def _truncated(file):
