@@ -349,7 +349,6 @@ def test_damaged_pages_fail_their_shards_and_a_restored_file_completes(tmp_path,
         assert "text 1" not in why
     assert run.json["shards"]["committed"] == 1
     shown = cli("report", "out").stderr.split()
-    assert shown.count("failed") == 1 + 3  # the run, and a line for each shard
     assert all(f"{name}:" in shown for name in failures)
     verified = cli("verify", "out", "--json")
     assert verified.rc == 6
