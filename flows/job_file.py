@@ -1,15 +1,16 @@
 """Read a job: YAML and `--set` overrides in, a frozen Job or one clear error out."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from headrace.schemas.errors import JobError
+from headrace.schemas.errors import JobError, did_you_mean
 from headrace.schemas.job import Job
+from headrace.schemas.steps import SETTINGS
 
 
 def load_job(file: str | Path, overrides: Iterable[str] = ()) -> Job:
@@ -78,39 +79,50 @@ def _override(content: dict[str, Any], override: str) -> None:
 
 
 def _explain(where: tuple[int | str, ...], kind: str, message: str, value: object) -> str:
-    path = _path(where, unknown=kind == "extra_forbidden")
+    unknown = kind == "extra_forbidden"
+    path, section = _path(where, unknown=unknown)
     key = ".".join(path)
-    if kind == "extra_forbidden":
-        return f"{key}: unknown key{_nearest(path)}"
+    if unknown:
+        return f"{key}: unknown key{_nearest(path[-1], section)}"
     if kind == "missing":
         return f"{key}: expected a value, got none"
-    if key == "preprocess" and kind == "too_long":
-        return "preprocess: expected an empty list; this version has no preprocessing steps"
+    if kind == "value_error":  # a rule of our own, which says what came
+        return f"{key}: {message.removeprefix('Value error, ')}"
     return f"{key}: {message[0].lower()}{message[1:]}, got {value!r:.80}"
 
 
-def _path(where: tuple[int | str, ...], *, unknown: bool) -> list[str]:
-    """Keep the job's own keys: pydantic puts the branches of a union into the location too."""
+def _path(
+    where: tuple[int | str, ...], *, unknown: bool
+) -> tuple[list[str], type[BaseModel] | None]:
+    """Keep the job's own keys, and say which section holds the last one.
+
+    Pydantic puts the branches of a union into the location too, a step's name among them.
+    """
     section: type[BaseModel] | None = Job
-    path = []
+    path: list[str] = []
     for at, part in enumerate(where):
-        field = section.model_fields.get(part) if section and isinstance(part, str) else None
-        if isinstance(part, int) or field or (unknown and at == len(where) - 1):
+        if unknown and at == len(where) - 1:
+            return [*path, str(part)], section
+        field = _fields(section).get(part) if isinstance(part, str) else None
+        if isinstance(part, int) or field:
             path.append(str(part))
-        section = _section_of(field.annotation) if field else section
-    return path
+        if field:
+            section = _section_of(field.annotation)
+        elif section is None and isinstance(part, str):
+            section = SETTINGS.get(part)
+    return path, section
 
 
-def _nearest(path: list[str]) -> str:
-    section: type[BaseModel] | None = Job
-    for part in path[:-1]:
-        field = section.model_fields.get(part) if section else None
-        section = _section_of(field.annotation) if field else None
-    if section is None:
-        return ""
-    known = list(section.model_fields)
-    near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(known)}"
+def _nearest(name: str, section: type[BaseModel] | None) -> str:
+    known = list(_fields(section))
+    near = did_you_mean(name, known)
+    return near or (f"; known here: {', '.join(known)}" if known else "")
+
+
+def _fields(section: type[BaseModel] | None) -> dict[str, FieldInfo]:
+    """The section's fields by the name that a job file has."""
+    fields = section.model_fields if section else {}
+    return {field.alias or name: field for name, field in fields.items()}
 
 
 def _section_of(annotation: object) -> type[BaseModel] | None:

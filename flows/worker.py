@@ -151,6 +151,7 @@ def _set_up(order: Order) -> Workplace:
         header=header,
         tokenizer=load_tokenizer(model),
         lowercase=model.lowercase,
+        prompt=model.prompt,
         forward=Forward(module, header.road.device, header.result, pad_id(model)),
         device=thread,
         ledger=ledger,

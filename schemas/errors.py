@@ -9,6 +9,8 @@ HeadraceError            1  something went wrong that no row and no shard is to 
 A message says what was expected, what came, and what to do.
 """
 
+import difflib
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -50,3 +52,9 @@ class ShardError(HeadraceError):
     """A shard can't be computed, and computing it again would not help."""
 
     exit_code = ExitCode.FAILED
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """End a message with the nearest known name, or with nothing where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
+from headrace.schemas.steps import Step
+
 Precision = Literal["fp32", "bf16"]
 Pooling = Literal["mean", "cls", "last", "max"]
 Task = Literal["embed", "classify"]
@@ -88,6 +90,7 @@ class ModelSpec(Section):
     threshold: float | None = Field(
         default=None, ge=0.0, le=1.0, description="of a multi-label model; null: 0.5"
     )
+    prompt: str | None = Field(default=None, description="a name; '': none; null: the folder's")
     factory: str | None = Field(default=None, pattern=r"^[\w.]+:[\w.]+$")
     options: dict[str, JsonValue] = Field(default_factory=dict)
 
@@ -104,6 +107,9 @@ class ModelSpec(Section):
             raise ValueError(msg)
         if self.truncate_dim is not None and self.task != "embed":
             msg = "model.truncate_dim is for task: embed"
+            raise ValueError(msg)
+        if self.prompt and self.task != "embed":
+            msg = "model.prompt is for task: embed"
             raise ValueError(msg)
         return self
 
@@ -161,7 +167,7 @@ class Job(Section):
     name: str = Field(min_length=1, pattern=r"^[\w.-]+$")
     input: InputSpec
     model: ModelSpec
-    preprocess: Annotated[tuple[JsonValue, ...], Field(max_length=0)] = ()
+    preprocess: tuple[Step, ...] = ()
     shards: ShardSpec = ShardSpec()
     compute: ComputeSpec = ComputeSpec()
     errors: ErrorSpec = ErrorSpec()

@@ -95,7 +95,7 @@ def main() -> int:
     print(f"cases {first} to {watch.number}:")
     for outcome, count in sorted(watch.outcomes.items()):
         print(f"  {count:6,} {outcome}")
-    print(f"{len(watch.faults)} faults", [number for number, _ in watch.faults])
+    print(f"{len(watch.faults)} faults", [number for number, _ in watch.faults][:20])
     return 1 if watch.faults else 0
 
 

@@ -12,7 +12,8 @@ from headrace.schemas.columns import added_columns
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import InputSpec, Job
 from headrace.stages.footer import Footer
-from headrace.stages.unify import is_bytes, is_text, unify_fields
+from headrace.stages.texts import is_text
+from headrace.stages.unify import is_bytes, unify_fields
 
 
 def dataset_schema(footers: Sequence[Footer]) -> pa.Schema:
@@ -134,8 +135,7 @@ def _known(name: str, schema: pa.Schema, key: str) -> None:
 
 def _refuse_no_text(name: str, kind: pa.DataType, spec: InputSpec) -> None:
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    plain = plain.storage_type if isinstance(plain, pa.JsonType) else plain
-    if is_text(plain) or (spec.binary_as_text and is_bytes(plain)):
+    if is_text(kind) or pa.types.is_null(kind) or (spec.binary_as_text and is_bytes(plain)):
         return
     msg = f"input.text: expected a text column, got {name!r} of type {kind}."
     if is_bytes(plain):

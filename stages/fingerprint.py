@@ -23,7 +23,7 @@ def job_fields(job: Job, digest_of_model: str) -> dict[str, JsonValue]:
         "input.csv": job.input.csv.model_dump(mode="json"),
         "input.binary_as_text": job.input.binary_as_text,
         "model.digest": digest_of_model,
-        "preprocess": list(job.preprocess),
+        "preprocess": job.model_dump(mode="json")["preprocess"],
         "errors.mode": job.errors.mode,
         "output.columns": None if job.output.columns is None else list(job.output.columns),
         "output.prefix": job.output.prefix,

@@ -18,7 +18,7 @@ from headrace.stages.footer import Footer, RowGroup, rows_only
 from headrace.stages.listing import Listed
 from headrace.stages.text_blocks import TextFile, read_span
 from headrace.stages.type_names import parse_type
-from headrace.stages.unify import is_text, unify_fields
+from headrace.stages.unify import is_plain_text, unify_fields
 
 
 def jsonl_footer(entry: Listed, spec: InputSpec) -> Footer:
@@ -113,7 +113,7 @@ def _array(
     """One column, of this type or of the one that its values have."""
     values = [entries.get(name) for entries in objects]
     try:
-        if kind is not None and is_text(kind):
+        if kind is not None and is_plain_text(kind):
             values = [_as_text(value) for value in values]
         array = _inferred(values, kind)
         # Never pa.array(values, kind): it cuts 1.5 to 1 without a word. A cast checks.

@@ -1,8 +1,6 @@
 """Step 7a: load the model once a worker: from safetensors by path, or from a user's factory."""
 
-import importlib
 import os
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -10,6 +8,7 @@ from safetensors import SafetensorError
 
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import ModelSpec, Precision
+from headrace.stages.import_function import import_function
 from headrace.stages.model_folder import ModelFolder
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -77,15 +76,7 @@ def _refuse_random_weights(found: dict[str, Any], model: ModelFolder, spec: Mode
 def _from_factory(
     spec: ModelSpec, factory: str, device: str, dtype: torch.dtype
 ) -> torch.nn.Module:
-    name, _, attribute = factory.partition(":")
-    try:
-        build = attrgetter(attribute)(importlib.import_module(name))
-    except (ImportError, AttributeError) as error:
-        msg = (
-            f"model.factory: expected MODULE:FUNCTION that the workers can import, got {factory!r} "
-            f"({error}). Install the module there, or put its folder on PYTHONPATH."
-        )
-        raise JobError(msg) from error
+    build = import_function(factory, "model.factory")
     try:
         module = build(torch.device(device), dtype, **spec.options)
     except Exception as error:

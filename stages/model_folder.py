@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.schemas.errors import JobError
+from headrace.schemas.errors import JobError, did_you_mean
 from headrace.schemas.job import ModelSpec, Pooling
 from headrace.stages.store import file_sha256, local_path
 
@@ -31,6 +31,7 @@ class ModelFolder:
     pooling: Pooling
     max_length: int
     lowercase: bool
+    prompt: str = ""  # what goes before each text
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -50,7 +51,7 @@ def open_model_folder(spec: ModelSpec) -> ModelFolder:
     Raises:
         JobError: there is no such folder, it needs something that headrace does not run (another
             module, remote code, weights that are no safetensors), or the job asks for more tokens
-            than the model has positions.
+            than the model has positions, or for a prompt that it has not.
     """
     path = find_model(spec.path)
     config = _json(path / "config.json")
@@ -69,6 +70,7 @@ def open_model_folder(spec: ModelSpec) -> ModelFolder:
         pooling=spec.pooling or _pooling(modules),
         max_length=_max_length(spec, path, config),
         lowercase=bool(_json(path / "sentence_bert_config.json").get("do_lower_case", False)),
+        prompt=_prompt(spec, path, modules),
     )
 
 
@@ -166,6 +168,33 @@ def _pooling_mode(config: dict[str, Any], folder: Path) -> Pooling:
         )
         raise JobError(msg)
     return known[chosen[0]]
+
+
+def _prompt(spec: ModelSpec, path: Path, modules: list[tuple[str, Path]]) -> str:
+    """Choose the job's prompt, else the folder's default, as sentence-transformers does."""
+    file = path / "config_sentence_transformers.json"
+    config = _json(file)
+    name = config.get("default_prompt_name") if spec.prompt is None else spec.prompt
+    if not name or spec.task != "embed":
+        return ""
+    listed = config.get("prompts")
+    prompts = listed if isinstance(listed, dict) else {}
+    if name not in prompts:
+        msg = (
+            f"model.prompt: expected one of the prompts {list(prompts)} of {file}, "
+            f"got {name!r}{did_you_mean(name, prompts)}"
+        )
+        raise JobError(msg)
+    prompt = str(prompts[name] or "")
+    poolings = [_json(folder / "config.json") for kind, folder in modules if kind == "Pooling"]
+    if prompt and not all(pooling.get("include_prompt", True) for pooling in poolings):
+        msg = (
+            f"model.prompt: expected a model that pools its prompt with the text, and {path} says "
+            "include_prompt: false, which headrace does not do. Use prompt: '', or pool in a torch "
+            "module of your own and name it by model.factory."
+        )
+        raise JobError(msg)
+    return prompt
 
 
 def _max_length(spec: ModelSpec, path: Path, config: dict[str, Any]) -> int:

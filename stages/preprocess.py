@@ -1,76 +1,67 @@
-"""Step 4: make the model's texts of the input's columns; a bad byte costs its own row only."""
+"""Step 4: make the model's texts of the input's columns, by the job's steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+import narwhals as nw
 import pyarrow as pa
-import pyarrow.compute as pc
 
-BAD_UTF8 = "UnicodeDecodeError in preprocess"
-
-
-@dataclass(frozen=True)
-class Texts:
-    """One text a row. A row is null for a null input and for a fault, which has a reason."""
-
-    values: pa.LargeStringArray
-    faults: dict[int, str] = field(default_factory=dict)  # row -> reason
+from headrace.schemas.errors import JobError
+from headrace.schemas.steps import Python, Step
+from headrace.stages.python_step import run_python_step
+from headrace.stages.steps import TEXT, Frame, apply_step, joined, prefixed
+from headrace.stages.texts import Texts, blanked, valid_text
 
 
-def model_texts(table: pa.Table, columns: Sequence[str]) -> Texts:
-    """Validate the text columns as UTF-8 and join them by a space.
+def model_texts(
+    table: pa.Table, columns: Sequence[str], steps: Sequence[Step] = (), prompt: str = ""
+) -> Texts:
+    """Validate the text columns as UTF-8, apply the steps, join what is left by a space.
+
+    A row with a bad byte in one of its columns is null to the steps, and stays a fault whatever
+    they make of it.
 
     Args:
         table: holds the columns, of any of Arrow's text types, dictionaries of text included.
-        columns: one or more; a row is null only if all are.
+        columns: one or more; without steps, a row is null only if all are.
+        steps: the job's, in order.
+        prompt: goes before each text that is left.
+
+    Raises:
+        JobError: a step does not fit the columns, or is no step (see python_step.py).
+        ShardError: a python step fails, whatever the row.
     """
-    parts = [_valid_text(table.column(name)) for name in columns]
-    faults = {row: reason for part in parts for row, reason in part.faults.items()}
-    if len(parts) == 1:
-        return parts[0]
-    return Texts(_blanked(_joined([part.values for part in parts]), faults), faults)
+    parts = {name: valid_text(table.column(name)) for name in columns}
+    faults = {row: reason for part in parts.values() for row, reason in part.faults.items()}
+    frame: Frame = nw.from_native(
+        pa.table({name: blanked(part.values, faults) for name, part in parts.items()}),
+        eager_only=True,
+    )
+    for step in steps:
+        if isinstance(step, Python):
+            frame, guilty = run_python_step(frame, step.python)
+            faults = guilty | faults
+            if len(faults) == len(frame):  # no row is left to work on
+                break
+        else:
+            frame = apply_step(frame, step)
+    text = joined(frame, frame.columns if steps else columns, " ")
+    if prompt:
+        text = prefixed(text, prompt)
+    return Texts(blanked(text.get_column(TEXT).to_arrow(), faults), faults)
 
 
-def _joined(columns: list[pa.LargeStringArray]) -> pa.LargeStringArray:
-    """Join by a space, nulls left out; null where all are."""
-    nothing = pc.is_null(columns[0])
-    for column in columns[1:]:
-        nothing = pc.and_(nothing, pc.is_null(column))
-    # `skip` would leave a row of nulls out of the result, and misalign all that follow.
-    first = pc.if_else(nothing, pa.scalar("", pa.large_string()), columns[0])
-    separator = pa.scalar(" ", pa.large_string())
-    joined = pc.binary_join_element_wise(first, *columns[1:], separator, null_handling="skip")
-    return pc.if_else(nothing, pa.scalar(None, pa.large_string()), joined)
+def check_steps(columns: Sequence[str], steps: Sequence[Step]) -> None:
+    """Try the steps before the first python step on a frame without rows.
 
-
-def _valid_text(column: pa.ChunkedArray) -> Texts:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    # As bytes first: casting bytes to text is what checks them.
-    data = column.cast(pa.large_binary()).combine_chunks()
-    try:
-        return Texts(data.cast(pa.large_string()))
-    except pa.ArrowInvalid:
-        faults = {
-            row: BAD_UTF8
-            for row, value in enumerate(data.to_pylist())
-            if value is not None and not _is_utf8(value)
-        }
-        return Texts(_blanked(data, faults).cast(pa.large_string()), faults)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _blanked(values: pa.Array, faults: dict[int, str]) -> pa.Array:
-    """Null the rows that have a fault."""
-    if not faults:
-        return values
-    rows = pa.array(range(len(values)), pa.int64())
-    bad = pc.is_in(rows, value_set=pa.array(list(faults), pa.int64()))
-    return pc.if_else(bad, pa.scalar(None, values.type), values)
+    Raises:
+        JobError: a step names a column that it would not get.
+    """
+    if steps and len(set(columns)) < len(columns):
+        msg = f"input.text: expected each column once where there are steps, got {list(columns)}"
+        raise JobError(msg)
+    empty = {name: pa.array([], pa.large_string()) for name in columns}
+    frame: Frame = nw.from_native(pa.table(empty), eager_only=True)
+    for step in steps:
+        if isinstance(step, Python):  # its columns are not known
+            return
+        frame = apply_step(frame, step)

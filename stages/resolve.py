@@ -97,7 +97,7 @@ def resolve(
         device: from `choose_device`.
         load: loads the model in a precision.
     """
-    texts = sample_texts(source, slices, job.input.text_columns)
+    texts = sample_texts(source, slices, job.input.text_columns, job.preprocess, model.prompt)
     tokenizer = load_tokenizer(model)
     tokens = tokenize(texts, tokenizer, lowercase=model.lowercase)
     grid = _grid(job, model, tokens.lengths, shard_rows, device)

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.schemas.errors import ShardError
+from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.plan import Shard, Slice
+from headrace.schemas.steps import Step
 from headrace.stages.preprocess import model_texts
 from headrace.stages.read import Source, read_slices
 
@@ -25,16 +26,40 @@ def sample_slices(shards: Sequence[Shard]) -> list[Slice]:
 
 
 def sample_texts(
-    source: Source, slices: Sequence[Slice], columns: Sequence[str]
+    source: Source,
+    slices: Sequence[Slice],
+    columns: Sequence[str],
+    steps: Sequence[Step] = (),
+    prompt: str = "",
 ) -> pa.LargeStringArray:
-    """Read evenly spread texts of these slices; nulls, faulty rows and damaged slices left out."""
-    texts = [pa.array([], pa.large_string())]
+    """Make the model's texts of evenly spread rows of these slices, nulls and faults left out.
+
+    Slices that can't be read are left out too: their shard will fail by name, and the others need
+    a plan.
+
+    Raises:
+        JobError: a preprocessing step can't be used, or fails whatever the row.
+    """
+    names = list(dict.fromkeys(columns))
+    # One without rows, so that the steps' names are tried whatever the input holds.
+    texts = [_texts(read_slices(source, [], names), columns, steps, prompt)]
     for piece in slices:
         try:
-            table = read_slices(source, [piece], list(dict.fromkeys(columns)))
+            table = read_slices(source, [piece], names)
         except ShardError:
-            continue  # its shard will fail by name, and the others need a plan
+            continue
         step = max(1, -(-table.num_rows * len(slices) // ROWS))
-        values = model_texts(table, columns).values
-        texts.append(pc.drop_null(values.take(pa.array(range(0, len(values), step)))))
+        # Arrow neither takes nor filters every type of text (26.0: views), and a `take` may put
+        # 32-bit offsets together until they overflow; slices always work.
+        rows = [table.slice(row, 1) for row in range(0, table.num_rows, step)]
+        texts.append(_texts(pa.concat_tables(rows or [table]), columns, steps, prompt))
     return pa.concat_arrays(texts)
+
+
+def _texts(
+    table: pa.Table, columns: Sequence[str], steps: Sequence[Step], prompt: str
+) -> pa.LargeStringArray:
+    try:
+        return pc.drop_null(model_texts(table, columns, steps, prompt).values)
+    except ShardError as error:  # before the run it is the job's fault
+        raise JobError(str(error)) from error

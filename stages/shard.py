@@ -17,12 +17,13 @@ from headrace.stages.compute import Computed, compute
 from headrace.stages.encode import encode
 from headrace.stages.faults import list_faults
 from headrace.stages.ledger import Account
-from headrace.stages.preprocess import Texts, model_texts
+from headrace.stages.preprocess import model_texts
 from headrace.stages.read import read_slices, stored_bytes
 from headrace.stages.results import output_table, reasons_column
 from headrace.stages.shard_report import report_after_commit, report_before_write
 from headrace.stages.spans import Spans
 from headrace.stages.store import as_json, own_tmp, replace
+from headrace.stages.texts import Texts
 from headrace.stages.tokenize import Tokens, tokenize
 from headrace.stages.workplace import Workplace
 
@@ -59,7 +60,8 @@ def _journey(shard: Shard, attempt: int, place: Workplace, account: Account) -> 
     with spans("read_s"):
         table = read_slices(place.source, shard.slices, place.read_columns)
     with spans("preprocess_s"):
-        texts = model_texts(table, place.header.job.input.text_columns)
+        job = place.header.job
+        texts = model_texts(table, job.input.text_columns, job.preprocess, place.prompt)
     with spans("tokenize_s"):
         tokens = tokenize(texts.values, place.tokenizer, lowercase=place.lowercase)
     batches = _batches(texts, tokens, place)

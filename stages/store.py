@@ -21,6 +21,8 @@ from pydantic import BaseModel
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError, JobError
 
+SHOWN_CHARS = 100
+
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
@@ -28,7 +30,7 @@ def local_path(text: str, key: str) -> Path:
     """Make an absolute path of a job's path, relative to the current folder.
 
     Raises:
-        JobError: the path is a URL.
+        JobError: the path is a URL, or no path that this machine can have.
     """
     if "://" in text:
         msg = (
@@ -36,7 +38,17 @@ def local_path(text: str, key: str) -> Path:
             "Object stores are not supported by this version; mount the bucket or copy the data."
         )
         raise JobError(msg)
-    return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - keep symbolic links
+    try:
+        path = Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - keep symbolic links
+        path.stat()  # the system says what is no path
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except (OSError, ValueError, RuntimeError) as error:
+        shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+        why = error.strerror if isinstance(error, OSError) else error
+        msg = f"{key}: expected a path on this machine, got {shown!r}: {why}"
+        raise JobError(msg) from error
+    return path
 
 
 def own_tmp(out: Path) -> Path:

@@ -15,6 +15,7 @@ from headrace.stages.footer import Footer
 from headrace.stages.footers import read_footers
 from headrace.stages.listing import list_input
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
+from headrace.stages.preprocess import check_steps
 from headrace.stages.read import Source
 from headrace.stages.shards import cut_shards
 from headrace.stages.task import check_task
@@ -64,6 +65,7 @@ def survey(job: Job) -> Survey:
     footers = read_footers(listed, job.input)
     schema = dataset_schema(footers)
     check_columns(job, schema, multi_label=model.multi_label)
+    check_steps(job.input.text_columns, job.preprocess)
     kept = schema.names if job.output.columns is None else job.output.columns
     refuse_unreadable(footers, (*job.input.text_columns, *kept))
     check_task(job, model)

@@ -104,10 +104,10 @@ def _digits(kind: pa.DataType) -> tuple[int, int] | None:
 
 
 def _texts(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    return pa.large_string() if is_text(left) and is_text(right) else None
+    return pa.large_string() if is_plain_text(left) and is_plain_text(right) else None
 
 
-def is_text(kind: pa.DataType) -> bool:
+def is_plain_text(kind: pa.DataType) -> bool:
     """Say whether a type is one of Arrow's plain text types."""
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 

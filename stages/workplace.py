@@ -22,6 +22,7 @@ class Workplace:
     header: PlanHeader
     tokenizer: Tokenizer
     lowercase: bool
+    prompt: str  # before each text; empty for none
     forward: Forward
     device: DeviceThread
     ledger: WorkerLedger

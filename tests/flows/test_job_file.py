@@ -148,10 +148,57 @@ def test_a_long_value_is_cut():
     assert len(line) < 300
 
 
-def test_preprocessing_is_refused_in_plain_words():
-    assert refusal(data(preprocess=["strip"])) == [
-        "preprocess: expected an empty list; this version has no preprocessing steps"
-    ]
+@pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        ("strp", "preprocess.1: unknown step 'strp'; did you mean 'strip'?"),
+        ({"lower": None}, "preprocess.1: expected lower alone: it takes no setting"),
+        (
+            {"truncate_chars": 0},
+            "preprocess.1.truncate_chars: input should be greater than or equal to 1, got 0",
+        ),
+        (
+            {"replace": {"find": "a", "with": "", "regexp": True}},
+            "preprocess.1.replace.regexp: unknown key; did you mean 'regex'?",
+        ),
+        (
+            {"replace": {"find": "a", "wiht": ""}},
+            "preprocess.1.replace.wiht: unknown key; did you mean 'with'?",
+        ),
+        ({"replace": {"find": "a"}}, "preprocess.1.replace.with: expected a value, got none"),
+        ({"replace": {"find": 1, "with": ""}}, "preprocess.1.replace.find: input should be a"),
+        (
+            {"replace": {"find": "(", "with": "", "regex": True}},
+            "preprocess.1.replace: expected RE2's syntax in find and with, got: Invalid regular",
+        ),
+        ({"template": "{title"}, "preprocess.1.template: expected {COLUMN}, and {{ or }} for"),
+        ({"concat": {"columns": "a"}}, "preprocess.1.concat.columns: input should be a valid"),
+        ({"python": "clean"}, "preprocess.1.python: string should match pattern"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_step_s_fault_is_shown_under_the_job_s_own_key(step, line):
+    lines = refusal(data(preprocess=["strip", step]))
+    assert lines[-1].startswith(line)
+    assert len(lines) == (2 if "wiht" in line else 1)  # then `with` is missing too
+
+
+def test_steps_may_be_written_in_yaml_and_set_from_outside(write):
+    text = """
+preprocess:
+  - strip
+  - replace: {find: '[0-9]+', with: "0", regex: true}
+  - concat:
+      columns: [title, text]
+  - python: my_steps:clean
+"""
+    bare, replace, concat, python = load_job(write(JOB + text)).preprocess
+    assert bare == "strip"
+    assert (replace.replace.find, replace.replace.with_) == ("[0-9]+", "0")
+    assert concat.concat.columns == ("title", "text")
+    assert python.python == "my_steps:clean"
+    override = "preprocess=[lower, {truncate_chars: 5}]"
+    assert load_job(write(JOB + text), [override]).preprocess[1].truncate_chars == 5
     assert parse_job(data(preprocess=[])).preprocess == ()
 
 

@@ -9,6 +9,7 @@ from headrace.schemas.errors import (
     JobError,
     OtherRunError,
     ShardError,
+    did_you_mean,
 )
 
 
@@ -42,3 +43,9 @@ def test_exit_codes_are_those_of_the_manual():
         "FAULTY": 6,
         "INTERRUPTED": 130,
     }
+
+
+def test_a_message_may_end_with_the_nearest_name():
+    assert did_you_mean("strp", ["lower", "strip"]) == "; did you mean 'strip'?"
+    assert did_you_mean("zzz", ["lower", "strip"]) == ""
+    assert did_you_mean("zzz", []) == ""

@@ -58,7 +58,9 @@ def test_a_job_is_frozen(make_job):
         {"output__prefix": None},
         {"model__options": {"a": 1}},
         {"model__factory": "no-colon"},
-        {"preprocess": ["strip"]},
+        {"preprocess": ["strp"]},
+        {"preprocess": "strip"},
+        {"model__task": "classify", "model__prompt": "query"},
         {"shards__target_rows": 0},
         {"shards__target_bytes": 0},
         {"compute__workers": 0},
@@ -88,3 +90,9 @@ def test_a_job_survives_json(make_job):
         output__columns=["a"],
     )
     assert Job.model_validate_json(job.model_dump_json()) == job
+
+
+def test_no_prompt_is_fine_for_every_task(make_job):
+    assert make_job(model__task="classify", model__prompt="").model.prompt == ""
+    assert make_job(model__task="embed", model__prompt="query").model.prompt == "query"
+    assert make_job().model.prompt is None

@@ -98,6 +98,7 @@ def run_over(make_job, make_resolved, tiny_model, tiny_encoder, device):
             header=plan.header,
             tokenizer=load_tokenizer(model),
             lowercase=model.lowercase,
+            prompt=model.prompt,
             forward=Forward(tiny_encoder(), "cpu", plan.header.result, 0),
             device=device,
             ledger=WorkerLedger(0.0, clock=iter(range(10**6)).__next__),

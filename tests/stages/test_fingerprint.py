@@ -70,6 +70,11 @@ def test_what_can_not_change_a_result_is_outside(print_of, changes):
         {"output__dtype": "float16"},
         {"model__truncate_dim": 2},
         {"model__task": "classify", "model__threshold": 0.25},
+        {"model__prompt": ""},
+        {"model__prompt": "query"},
+        {"preprocess": ["strip"]},
+        {"preprocess": [{"replace": {"find": "a", "with": "b"}}]},
+        {"preprocess": [{"python": "my_steps:clean"}]},
     ],
     ids=str,
 )
@@ -87,6 +92,20 @@ def test_options_and_top_k_are_inside(print_of):
 def test_the_order_of_columns_is_inside(print_of):
     assert print_of(input__text=["a", "b"]) != print_of(input__text=["b", "a"])
     assert print_of(output__columns=["a", "b"]) != print_of(output__columns=["b", "a"])
+
+
+def test_every_setting_of_a_step_and_the_order_are_inside(print_of):
+    replace = {"find": "a", "with": "b", "regex": False}
+    jobs = [
+        ["strip", "lower"],
+        ["lower", "strip"],
+        [{"replace": replace}],
+        [{"replace": replace | {"with": "c"}}],
+        [{"replace": replace | {"regex": True}}],
+    ]
+    assert len({print_of(preprocess=steps) for steps in jobs}) == len(jobs)
+    short = {"find": "a", "with": "b"}  # the same, its default not written
+    assert print_of(preprocess=[{"replace": short}]) == print_of(preprocess=jobs[2])
 
 
 def test_every_field_of_the_model_is_judged(make_job):

@@ -254,3 +254,76 @@ def test_the_digest_sees_a_renamed_file(folder):
     digest = model_digest(folder)
     (folder / "model.safetensors").rename(folder / "other.safetensors")
     assert model_digest(folder) != digest
+
+
+PROMPTS = {"query": "Query: ", "passage": "Passage: ", "plain": "", "none": None}
+
+
+@pytest.fixture
+def prompted(folder):
+    """A folder with prompts, of which one may be the default."""
+
+    def make(default=None, **pooling):
+        config = {"prompts": PROMPTS, "default_prompt_name": default}
+        put(folder, "config_sentence_transformers.json", config)
+        put(folder, "modules.json", modules(("Transformer", ""), ("Pooling", "1_Pooling")))
+        put(folder, "1_Pooling/config.json", {"pooling_mode_mean_tokens": True, **pooling})
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("default", "prompt", "text"),
+    [
+        (None, None, ""),
+        ("query", None, "Query: "),
+        ("query", "passage", "Passage: "),
+        ("query", "", ""),
+        ("query", "plain", ""),
+        ("query", "none", ""),
+        (None, "query", "Query: "),
+        ("plain", None, ""),
+        ("", None, ""),
+    ],
+)
+def test_the_prompt_is_the_job_s_else_the_folder_s_default(
+    open_folder, prompted, default, prompt, text
+):
+    assert open_folder(prompted(default), prompt=prompt).prompt == text
+
+
+def test_a_folder_without_prompts_has_none(open_folder, folder, minilm):
+    assert open_folder(folder).prompt == ""
+    assert open_folder(minilm, prompt="").prompt == ""
+    with pytest.raises(JobError, match=r"model\.prompt: expected one of the prompts \[\] of"):
+        open_folder(minilm, prompt="query")
+
+
+def test_an_unknown_prompt_is_named_with_the_known_and_the_nearest(open_folder, prompted):
+    with pytest.raises(JobError) as caught:
+        open_folder(prompted(), prompt="qurey")
+    message = str(caught.value)
+    assert message.startswith("model.prompt: expected one of the prompts ['query', 'passage',")
+    assert message.endswith("got 'qurey'; did you mean 'query'?")
+    with pytest.raises(JobError, match="got 'gone'"):
+        open_folder(prompted("gone"))
+
+
+def test_a_classifier_gets_no_prompt(open_folder, prompted):
+    assert open_folder(prompted("query"), task="classify").prompt == ""
+
+
+def test_a_factory_s_model_gets_the_prompt_too(open_folder, prompted):
+    folder = prompted("query", include_prompt=False)
+    assert open_folder(folder, factory="mine:build").prompt == "Query: "
+
+
+def test_a_prompt_that_is_not_to_be_pooled_is_refused(open_folder, prompted):
+    folder = prompted("query", include_prompt=False)
+    for prompt in (None, "passage"):
+        with pytest.raises(JobError, match=r"include_prompt: false.*model\.factory"):
+            open_folder(folder, prompt=prompt)
+    for prompt in ("", "plain"):
+        assert open_folder(folder, prompt=prompt).prompt == ""
+    assert open_folder(prompted("query", include_prompt=True)).prompt == "Query: "

@@ -153,6 +153,22 @@ def test_dropped_rows_leave_and_null_inputs_stay():
     assert table.schema.metadata == {b"k": b"v"}
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.string_view(), pa.binary_view(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+@pytest.mark.parametrize("dropped", [[0], [1], [2, 0], [0, 1, 2]], ids=str)
+def test_rows_of_every_type_may_be_dropped(kind, dropped):
+    words = ["a", None, "a text longer than any view holds inline"]
+    kept = [word for row, word in enumerate(words) if row not in dropped]
+    column = pa.array(words)
+    passed = pa.table({"text": column.dictionary_encode() if "dict" in str(kind) else column})
+    passed = passed.cast(pa.schema([("text", kind)]))
+    table = output_table(passed, ADDED, dropped)
+    table.validate(full=True)
+    assert table.schema.field("text").type == kind
+    assert table.column("text").cast(pa.string()).to_pylist() == kept
+
+
 def test_all_rows_may_be_dropped():
     table = output_table(PASSED, ADDED, [0, 1, 2])
     assert table.num_rows == 0

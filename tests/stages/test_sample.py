@@ -3,6 +3,7 @@ import pyarrow.parquet as pq
 import pytest
 from foreign_support import spoil
 
+from headrace.schemas.errors import JobError
 from headrace.schemas.job import InputSpec
 from headrace.schemas.plan import Shard, Slice
 from headrace.stages.read import Source
@@ -79,6 +80,50 @@ def test_columns_are_joined_as_in_a_run(tmp_path):
     piece = Slice("a.parquet", 0, 0, 2)
     texts = sample_texts(source(tmp_path, table.schema), [piece], ["b", "a", "b"])
     assert texts.to_pylist() == ["two one two"]
+
+
+def test_steps_and_prompt_are_those_of_a_run(write, make_job):
+    folder = write([" ONE ", None, "  "])
+    steps = make_job(preprocess=["strip", "lower", "drop_empty"]).preprocess
+    slices = [Slice("a.parquet", 0, 0, 3)]
+    texts = sample_texts(source(folder, SCHEMA), slices, ["text"], steps, "query: ")
+    assert texts.to_pylist() == ["query: one"]
+
+
+def test_only_the_sampled_rows_go_through_the_steps(write, make_job):
+    """The rows that tiny_steps:clean can't take are not among them."""
+    folder = write(["one" if at % 3 == 0 else "zebra" for at in range(3 * ROWS)])
+    steps = make_job(preprocess=[{"python": "tiny_steps:refuses_zebras"}]).preprocess
+    texts = sample_texts(
+        source(folder, SCHEMA), [Slice("a.parquet", 0, 0, 3 * ROWS)], ["text"], steps
+    )
+    assert texts.to_pylist() == ["one"] * ROWS
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+def test_every_kind_of_text_is_sampled(tmp_path, kind):
+    table = pa.table({"text": pa.array([str(at) for at in range(2 * ROWS)], kind)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    piece = Slice("a.parquet", 0, 0, 2 * ROWS)
+    texts = sample_texts(source(tmp_path, table.schema), [piece], ["text"]).to_pylist()
+    assert texts == [str(at) for at in range(0, 2 * ROWS, 2)]
+
+
+@pytest.mark.parametrize("name", ["fails", "nothing", "not_a_function", "drops_rows"])
+def test_a_step_that_takes_no_row_is_the_job_s_fault(write, make_job, name):
+    folder = write(["one"] * 64)
+    steps = make_job(preprocess=[{"python": f"tiny_steps:{name}"}]).preprocess
+    with pytest.raises(JobError, match=f"preprocess: .*tiny_steps:{name}") as caught:
+        sample_texts(source(folder, SCHEMA), [Slice("a.parquet", 0, 0, 64)], ["text"], steps)
+    assert "secret" not in str(caught.value)
+
+
+def test_without_a_row_only_the_function_s_name_is_tried(tmp_path, make_job):
+    steps = make_job(preprocess=[{"python": "tiny_steps:fails"}]).preprocess
+    assert sample_texts(source(tmp_path, SCHEMA), [], ["text"], steps).to_pylist() == []
+    steps = make_job(preprocess=[{"python": "tiny_steps:nothing"}]).preprocess
+    with pytest.raises(JobError, match="tiny_steps:nothing"):
+        sample_texts(source(tmp_path, SCHEMA), [], ["text"], steps)
 
 
 def test_a_damaged_slice_is_left_out_and_the_others_make_the_plan(tmp_path):

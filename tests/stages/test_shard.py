@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ from headrace.schemas.errors import ShardError
 from headrace.schemas.report import Price, Rows, ShardReport
 from headrace.stages.commit import CommitRecord
 from headrace.stages.holding import read_footer_report
+from headrace.stages.shard import process_shard
 from headrace.stages.store import own_tmp, read_json
 
 NULL, BOOM, NAN = "null input", "ValueError in forward", "NonFiniteResult in forward"
@@ -220,3 +222,14 @@ def test_input_that_vanished_is_an_error_of_the_machine(tiny_run):
     with pytest.raises(OSError, match=r"0\.parquet"):
         run.compute(0)
     assert not run.part(0).exists()
+
+
+def test_steps_and_prompt_change_what_the_model_reads_and_not_the_column(tiny_run):
+    run = tiny_run(preprocess=[{"replace": {"find": "boom", "with": " "}}, "strip", "drop_empty"])
+    place = dataclasses.replace(run.place, prompt="four ")
+    process_shard(run.shards[0], 1, place)
+    table = read(run, 0)
+    assert table.column("text").to_pylist() == ["one", "two three", None, "", "boom"]
+    assert table.column("headrace_error").to_pylist() == [None, None, NULL, NULL, NULL]
+    module = run.place.forward.module
+    np.testing.assert_allclose(table["embedding"][0].as_py(), module.vector("four one"), atol=1e-6)

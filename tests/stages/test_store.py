@@ -157,3 +157,20 @@ def test_names_come_sorted_and_none_without_a_folder(tmp_path):
         (tmp_path / name).touch()
     assert list(names_in(tmp_path)) == [".c", "a", "b"]
     assert list(names_in(tmp_path / "none")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a" * 300, "File name too long"),
+        ("a\0b", "null"),
+        ("~nobody-by-this-name/x", "home directory"),
+        ("a\ud800", "surrogates"),
+    ],
+)
+def test_what_can_be_no_path_is_refused_with_its_key(text, why):
+    with pytest.raises(
+        JobError, match=rf"output\.path: expected a path on this machine.*{why}"
+    ) as it:
+        local_path(text, "output.path")
+    assert len(str(it.value)) < 300

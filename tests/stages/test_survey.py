@@ -58,6 +58,8 @@ def test_both_fingerprints_are_those_of_the_parts(look):
         ({"input__text": "txt"}, r"input\.text"),
         ({"model__path": "/nothing"}, r"model\.path"),
         ({"output__columns": ["txt"]}, r"output\.columns"),
+        ({"preprocess": [{"template": "{txt}"}]}, r"preprocess: template: .*did you mean 'text'"),
+        ({"model__prompt": "query"}, r"model\.prompt"),
     ],
 )
 def test_what_can_not_run_is_refused(look, changes, words):
