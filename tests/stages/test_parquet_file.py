@@ -189,4 +189,4 @@ def test_levels_that_parquet_forbids_fail_by_name():
     """A file that an early parquet-cpp wrote: a row begins in the middle of a list."""
     file = FOREIGN / "parquet-cpp-levels-malformed.parquet"
     with pytest.raises(ShardError, match=r"row group 0: .*repetition level"):
-        read_group(file, 0, pq.read_schema(file).names, rows=500)
+        read_group(file, 0, ["boolean_field", "int64_field"], rows=500)
