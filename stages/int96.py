@@ -15,17 +15,10 @@ NANOS_PER_S = 10**9
 FIRST_S, LAST_S = -(2**63 // NANOS_PER_S), 2**63 // NANOS_PER_S - 1
 
 
-def int96_columns(file: pq.ParquetFile, owners: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Name those of some columns that hold INT96 anywhere in them.
-
-    Args:
-        file: says how its chunks are kept.
-        owners: the name of the column that each chunk of a row group belongs to.
-        columns: which to look at.
-    """
-    kept = zip(owners, file.schema, strict=True)
-    old = {owner for owner, chunk in kept if chunk.physical_type == "INT96"}
-    return [name for name in columns if name in old]
+def int96_columns(file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
+    """Name those of some columns that hold INT96, however deep."""
+    paths = [chunk.path for chunk in file.schema if chunk.physical_type == "INT96"]
+    return [name for name in columns if any(f"{path}.".startswith(f"{name}.") for path in paths)]
 
 
 def refuse_far_times(seconds: pa.Table, where: str) -> None:

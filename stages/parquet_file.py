@@ -114,7 +114,7 @@ def _decode(
         file_path, coerce_int96_timestamp_unit=int96_unit, page_checksum_verification=True
     ) as file:
         present = [name for name in columns if name in file.schema_arrow.names]
-        old = int96_columns(file, _owners(file.schema_arrow), present)
+        old = int96_columns(file, present)
         if old and int96_unit == "ns":
             for seconds in _decode(file_path, piece, old, "s"):
                 refuse_far_times(seconds, f"{file_path}, row group {piece.row_group}")
@@ -163,7 +163,7 @@ def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
     elif pa.types.is_map(kind):
         yield from _leaves(kind.key_type)
         yield from _leaves(kind.item_type)
-    elif pa.types.is_nested(kind) and kind.num_fields:
+    elif pa.types.is_nested(kind):  # a struct without a field is kept nowhere
         for at in range(kind.num_fields):
             yield from _leaves(kind.field(at).type)
     else:

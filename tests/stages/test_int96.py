@@ -7,7 +7,7 @@ from foreign_support import FOREIGN
 
 from headrace.schemas.errors import ShardError
 from headrace.schemas.plan import Slice
-from headrace.stages.int96 import FIRST_S, LAST_S, refuse_far_times
+from headrace.stages.int96 import FIRST_S, LAST_S, int96_columns, refuse_far_times
 from headrace.stages.parquet_file import read_parquet
 
 YEARS = FOREIGN / "spark-3.5-int96-years.parquet"  # 1, 1582, 1677, 2024, 2262, 9999
@@ -73,6 +73,15 @@ def test_the_edges_are_where_pyarrow_itself_goes_wrong(tmp_path, edge):
         pa.table({"at": at.cast(pa.timestamp("ns"))}), file, use_deprecated_int96_timestamps=True
     )
     assert read(file, ["at"], rows=1)["at"].cast(pa.timestamp("s")).to_pylist() == at.to_pylist()
+
+
+def test_a_column_whose_name_begins_another_is_not_it(tmp_path):
+    at = pa.array([0], pa.timestamp("ns"))
+    table = pa.table({"at": at, "at.2": [1], "a": [1], "t": [{"at": 1}]})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    with pq.ParquetFile(tmp_path / "a.parquet") as file:
+        assert int96_columns(file, table.column_names) == ["at"]
+        assert int96_columns(file, ["a", "t"]) == []
 
 
 def test_lists_of_old_timestamps_in_a_file_are_looked_into(tmp_path):

@@ -12,7 +12,7 @@ from headrace.schemas.job import InputSpec
 from headrace.schemas.plan import Slice
 from headrace.stages.footers import read_footers
 from headrace.stages.listing import Listed
-from headrace.stages.parquet_file import read_parquet
+from headrace.stages.parquet_file import parquet_stored_bytes, read_parquet
 
 
 def write(file, values, **options):
@@ -190,3 +190,15 @@ def test_levels_that_parquet_forbids_fail_by_name():
     file = FOREIGN / "parquet-cpp-levels-malformed.parquet"
     with pytest.raises(ShardError, match=r"row group 0: .*repetition level"):
         read_group(file, 0, ["boolean_field", "int64_field"], rows=500)
+
+
+def test_a_struct_without_a_field_has_no_bytes(tmp_path):
+    """The footer of a real file, its last column made a group without children."""
+    file = tmp_path / "a.parquet"
+    shutil.copyfile(FOREIGN / "parquetjs.parquet", file)
+    leaf, group = b"\x15\x02\x25\x04\x18\x05marks", b"\x35\x00\x18\x05marks\x15\x00"
+    rewrite_footer(file, leaf, group)
+    assert str(pq.read_schema(file).field("marks").type) == "struct<>"
+    piece = Slice("a.parquet", 0, 0, 5)
+    assert parquet_stored_bytes(file, piece, ["marks"]) == 0
+    assert parquet_stored_bytes(file, piece, ["flag"]) > 0
