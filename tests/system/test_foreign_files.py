@@ -86,6 +86,13 @@ def test_a_foreign_file_comes_out_as_pyarrow_reads_it(pass_through, file, target
     same(pass_through(file, target_rows), pq.read_table(file, partitioning=None))
 
 
+def test_the_readme_names_every_file_and_they_are_small():
+    page = (FOREIGN / "README.md").read_text()
+    stems = [file.stem for file in FOREIGN.glob("*.parquet") if "impala" not in file.stem]
+    assert all(f"`{stem}`" in page or f"`-{stem.rpartition('-')[2]}`" in page for stem in stems)
+    assert sum(file.stat().st_size for file in FOREIGN.rglob("*.parquet")) < 300_000
+
+
 PYARROW = {
     "int96": {"use_deprecated_int96_timestamps": True},
     "v2 pages": {"data_page_version": "2.0", "version": "2.6"},
