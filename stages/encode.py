@@ -26,6 +26,7 @@ def encode(table: pa.Table, tmp: Path, compression: str, report: ShardReport) ->
             table.schema,
             compression=compression,
             use_dictionary=_dictionary_columns(table.schema),
+            use_compliant_nested_type=False,  # keep the names inside lists as the input has them
             write_page_checksum=True,
         ) as writer:
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
@@ -43,10 +44,14 @@ def _dictionary_columns(schema: pa.Schema) -> list[str]:
     Vectors hardly repeat: a dictionary would cost time and memory for nothing.
     """
     sink = io.BytesIO()
-    pq.write_table(schema.empty_table(), sink)
+    pq.write_table(schema.empty_table(), sink, use_compliant_nested_type=False)
     leaves = pq.read_metadata(sink).schema
     paths = [leaves.column(at).path for at in range(len(leaves))]
-    vectors = {f"{field.name}.list.element" for field in schema if _is_vector(field.type)}
+    vectors = {
+        f"{field.name}.list.{field.type.value_field.name}"
+        for field in schema
+        if _is_vector(field.type)
+    }
     return [path for path in paths if path not in vectors]
 
 

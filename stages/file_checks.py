@@ -52,7 +52,11 @@ def find_faults(
     """
     faults = list(_wrong_counts(metadata))
     if not _plainly_fine(footer, metadata, data_end):
-        faults += _wrong_chunks(footer, owners, data_end)
+        try:
+            faults += _wrong_chunks(footer, owners, data_end)
+        except (AttributeError, TypeError) as error:
+            msg = "a field of its footer has another type than Parquet gives it"
+            raise ValueError(msg) from error
     return tuple(faults)
 
 

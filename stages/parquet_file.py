@@ -13,6 +13,7 @@ from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.plan import InputFile, Slice
 from headrace.stages.file_checks import find_faults
 from headrace.stages.footer import Footer, RowGroup, rows_only
+from headrace.stages.int96 import int96_columns, refuse_far_times
 from headrace.stages.listing import Listed
 
 TAIL_BYTES = 8  # four bytes of footer length, then the magic
@@ -29,8 +30,8 @@ def parquet_footer(entry: Listed) -> Footer:
     """
     try:
         size, footer = _footer_bytes(entry.file)
-        metadata = pq.read_metadata(entry.file)
-        schema = metadata.schema.to_arrow_schema()
+        with pq.ParquetFile(entry.file) as source:
+            metadata, schema = source.metadata, source.schema_arrow
         data_end = size - TAIL_BYTES - len(footer)
         faults = find_faults(footer, metadata, _owners(schema), data_end)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
@@ -75,7 +76,8 @@ def read_parquet(file_path: Path, piece: Slice, columns: Sequence[str]) -> Itera
     """Read the columns that the file has of these, bit-equal to what it holds.
 
     Raises:
-        ShardError: its bytes can't be decoded, or make other rows; it names file and row group.
+        ShardError: its bytes can't be decoded, or make other rows or times than they stand for;
+            it names file and row group.
         OSError: the disk failed; it may succeed another time.
     """
     rows = 0
@@ -105,9 +107,17 @@ def _raise_named(error: Exception, file_path: Path, row_group: int) -> NoReturn:
     raise ShardError(msg) from error
 
 
-def _decode(file_path: Path, piece: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
-    with pq.ParquetFile(file_path, page_checksum_verification=True) as file:
+def _decode(
+    file_path: Path, piece: Slice, columns: Sequence[str], int96_unit: str = "ns"
+) -> Iterator[pa.Table]:
+    with pq.ParquetFile(
+        file_path, coerce_int96_timestamp_unit=int96_unit, page_checksum_verification=True
+    ) as file:
         present = [name for name in columns if name in file.schema_arrow.names]
+        old = int96_columns(file, present)
+        if old and int96_unit == "ns":
+            for seconds in _decode(file_path, piece, old, "s"):
+                refuse_far_times(seconds, f"{file_path}, row group {piece.row_group}")
         rows = file.metadata.row_group(piece.row_group).num_rows
         if piece.row_start == 0 and piece.rows == rows:
             yield (
@@ -131,9 +141,8 @@ def _decode(file_path: Path, piece: Slice, columns: Sequence[str]) -> Iterator[p
 
 def parquet_stored_bytes(file: Path, piece: Slice, columns: Sequence[str]) -> int:
     """Bytes that these columns of a slice take in the file, compressed."""
-    metadata = pq.read_metadata(file)
-    group = metadata.row_group(piece.row_group)
-    owners = _owners(metadata.schema.to_arrow_schema())
+    with pq.ParquetFile(file) as source:
+        group, owners = source.metadata.row_group(piece.row_group), _owners(source.schema_arrow)
     size = sum(
         group.column(at).total_compressed_size
         for at, owner in enumerate(owners)
@@ -154,7 +163,7 @@ def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
     elif pa.types.is_map(kind):
         yield from _leaves(kind.key_type)
         yield from _leaves(kind.item_type)
-    elif pa.types.is_nested(kind) and kind.num_fields:
+    elif pa.types.is_nested(kind):  # a struct without a field is kept nowhere
         for at in range(kind.num_fields):
             yield from _leaves(kind.field(at).type)
     else:

@@ -11,6 +11,7 @@ from headrace.schemas.plan import ResultFacts
 from headrace.stages.forward import BatchResult
 
 NULL_INPUT = "null input"
+LIST_VALUE = "element"  # what Parquet's standard calls a list's values
 
 
 class Results:
@@ -60,7 +61,7 @@ class Results:
 
     def _vectors(self, missing: npt.NDArray[np.bool_]) -> pa.Array:
         flat = pa.array(self.values.reshape(-1))
-        kind = pa.list_(flat.type, self.facts.width)
+        kind = pa.list_(pa.field(LIST_VALUE, flat.type), self.facts.width)
         return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=pa.array(missing))
 
     def _lists(
@@ -74,7 +75,10 @@ class Results:
         )
         offsets = np.concatenate([[0], np.cumsum(kept.sum(1))])
         return pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), pairs, mask=pa.array(missing)
+            pa.array(offsets, pa.int32()),
+            pairs,
+            type=pa.list_(pa.field(LIST_VALUE, pairs.type)),
+            mask=pa.array(missing),
         )
 
 

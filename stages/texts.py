@@ -20,8 +20,9 @@ class Texts:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Say whether Arrow holds text so, a dictionary of text included."""
-    return is_plain_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    """Say whether Arrow holds text so, dictionaries of text and JSON included."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return is_plain_text(kind.storage_type if isinstance(kind, pa.JsonType) else kind)
 
 
 def valid_text(column: pa.ChunkedArray) -> Texts:

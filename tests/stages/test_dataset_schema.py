@@ -143,6 +143,7 @@ def test_fitting_columns_pass(make_job):
         pa.string_view(),
         pa.dictionary(pa.int8(), pa.string()),
         pa.dictionary(pa.int32(), pa.large_string()),
+        pa.json_(),
     ],
     ids=str,
 )

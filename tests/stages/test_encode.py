@@ -12,9 +12,11 @@ from headrace.stages.holding import read_footer_report
 
 @pytest.fixture
 def table():
-    pairs = pa.list_(pa.struct([("label", pa.string()), ("score", pa.float32())]))
+    pair = pa.struct([("label", pa.string()), ("score", pa.float32())])
+    pairs = pa.list_(pa.field("element", pair))
     vectors = pa.FixedSizeListArray.from_arrays(
-        pa.array(np.arange(12, dtype=np.float32)), type=pa.list_(pa.float32(), 4)
+        pa.array(np.arange(12, dtype=np.float32)),
+        type=pa.list_(pa.field("element", pa.float32()), 4),
     )
     return pa.table(
         {
@@ -72,10 +74,20 @@ def test_a_vector_is_known_by_its_type(tmp_path, make_report, kind):
     )
     found = [group.column(at) for at in range(group.num_columns)]
     assert [(each.path_in_schema, each.has_dictionary_page) for each in found] == [
-        ("v.list.element", False),
+        ("v.list.item", False),
         ("v.list", True),
-        ("ids.list.element", True),
+        ("ids.list.item", True),
     ]
+
+
+@pytest.mark.parametrize("name", ["item", "element", "array", "bag.element"])
+def test_a_lists_inner_name_stays_as_it_is(tmp_path, make_report, name):
+    kind = pa.list_(pa.field(name, pa.struct([("deep", pa.list_(pa.field(name, pa.int8())))])))
+    table = pa.table({"tags": pa.array([[{"deep": [1]}], None], kind)})
+    back = pq.read_table(encode(table, tmp_path, "zstd", make_report()))
+    assert back.schema.field("tags").type.value_field.name == name
+    assert back.schema.equals(table.schema, check_metadata=True)
+    assert back.equals(table)
 
 
 def test_every_page_has_a_checksum(tmp_path, make_report):

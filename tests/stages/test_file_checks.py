@@ -15,7 +15,7 @@ from foreign_support import (
 )
 
 from headrace.schemas.errors import JobError
-from headrace.stages.file_checks import refuse_unreadable
+from headrace.stages.file_checks import find_faults, refuse_unreadable
 from headrace.stages.footer import FileFault
 from headrace.stages.listing import Listed
 from headrace.stages.parquet_file import parquet_footer
@@ -131,6 +131,12 @@ def test_an_encrypted_footer_is_refused_by_name(tmp_path):
     encrypt(rows(), tmp_path / "secret.parquet", plain_footer=False)
     with pytest.raises(JobError, match=r"secret\.parquet \(its footer is encrypted"):
         faults_of(tmp_path / "secret.parquet")
+
+
+def test_a_footer_with_a_field_of_another_type_is_none(file):
+    numbers_for_row_groups = bytes.fromhex("49 15 02 00")
+    with pytest.raises(ValueError, match="another type than Parquet gives it"):
+        find_faults(numbers_for_row_groups, pq.read_metadata(file), ["id", "text"], 10**6)
 
 
 def test_damaged_pages_are_no_matter_of_the_footer(file):

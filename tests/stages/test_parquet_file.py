@@ -1,6 +1,7 @@
 import errno
 import shutil
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +12,7 @@ from headrace.schemas.job import InputSpec
 from headrace.schemas.plan import Slice
 from headrace.stages.footers import read_footers
 from headrace.stages.listing import Listed
-from headrace.stages.parquet_file import read_parquet
+from headrace.stages.parquet_file import parquet_stored_bytes, read_parquet
 
 
 def write(file, values, **options):
@@ -59,6 +60,19 @@ def test_a_copy_has_the_same_digest_and_another_content_has_not(tmp_path):
     digests = [footer.file.footer_sha256 for footer in read(one, copy, longer, other)]
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
+
+
+def test_types_are_those_that_pyarrow_reads(tmp_path):
+    """UUIDs and JSON are Parquet's own types; pyarrow gives them by its extension types."""
+    file = tmp_path / "a.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT uuid() AS id, '{{}}'::JSON AS doc) TO '{file}'")
+    (footer,) = read(file)
+    assert footer.schema.equals(pq.read_table(file).schema, check_metadata=True)
+    assert [str(kind) for kind in footer.schema.types] == [
+        "extension<arrow.uuid>",
+        "extension<arrow.json>",
+    ]
 
 
 def _truncated(file):
@@ -175,4 +189,16 @@ def test_levels_that_parquet_forbids_fail_by_name():
     """A file that an early parquet-cpp wrote: a row begins in the middle of a list."""
     file = FOREIGN / "parquet-cpp-levels-malformed.parquet"
     with pytest.raises(ShardError, match=r"row group 0: .*repetition level"):
-        read_group(file, 0, pq.read_schema(file).names, rows=500)
+        read_group(file, 0, ["boolean_field", "int64_field"], rows=500)
+
+
+def test_a_struct_without_a_field_has_no_bytes(tmp_path):
+    """The footer of a real file, its last column made a group without children."""
+    file = tmp_path / "a.parquet"
+    shutil.copyfile(FOREIGN / "parquetjs.parquet", file)
+    leaf, group = b"\x15\x02\x25\x04\x18\x05marks", b"\x35\x00\x18\x05marks\x15\x00"
+    rewrite_footer(file, leaf, group)
+    assert str(pq.read_schema(file).field("marks").type) == "struct<>"
+    piece = Slice("a.parquet", 0, 0, 5)
+    assert parquet_stored_bytes(file, piece, ["marks"]) == 0
+    assert parquet_stored_bytes(file, piece, ["flag"]) > 0

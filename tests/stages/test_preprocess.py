@@ -33,7 +33,13 @@ def test_nulls_stay_null_and_empty_strings_stay_empty():
     assert texts({"a": ["one", None, "", "ünï 🎉"]}) == (["one", None, "", "ünï 🎉"], {})
 
 
-KINDS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+KINDS = [
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.dictionary(pa.int8(), pa.string()),
+    pa.json_(),
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

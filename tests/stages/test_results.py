@@ -29,6 +29,7 @@ def test_vectors_land_on_their_rows_and_nulls_are_zero_filled():
     (column,) = results.columns()
     column.validate(full=True)
     assert column.type == pa.list_(pa.float32(), 2)
+    assert column.type.value_field.name == "element"
     assert column.to_pylist() == [[1, 2], [3, 4], None, [7, 8]]
     assert column.values.to_pylist() == [1, 2, 3, 4, 0, 0, 7, 8]
     assert column.values.null_count == 0

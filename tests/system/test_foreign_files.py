@@ -4,29 +4,59 @@ refused or fails by name.
 tests/data/foreign/README.md says who wrote which file.
 """
 
+import re
+import shutil
+
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cli_support import demo_rows, read_output, tiny, write_job
 from foreign_support import (
     FOREIGN,
+    PARTITIONS,
+    encrypt,
     foreign_files,
+    has_text,
+    rewrite_footer,
+    spoil,
+    varint,
 )
 
+from headrace.flows.job_file import load_job
+from headrace.schemas.errors import JobError
 from headrace.stages.dataset_schema import dataset_schema
 from headrace.stages.encode import encode
-from headrace.stages.footers import refuse_unreadable
-from headrace.stages.read import read_slices
+from headrace.stages.file_checks import refuse_unreadable
+from headrace.stages.read import Source, read_slices
 from headrace.stages.shards import cut_shards
+from headrace.stages.survey import survey
+
+
+def described(schema):
+    """A schema as plain data: names inside lists and metadata too, where equality is lax."""
+
+    def field(each):
+        kind = each.type
+        inner = [kind.field(at) for at in range(kind.num_fields)]
+        return each.name, str(kind), each.nullable, each.metadata or {}, [*map(field, inner)]
+
+    return [field(each) for each in schema], schema.metadata
+
+
+def decoded(column):
+    """A column without its dictionaries, which may differ from chunk to chunk."""
+    kind = column.type
+    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
 
 
 def same(left, right):
     """Bit-equal in schema, metadata, nulls and values, whatever the chunks."""
     left.validate(full=True)
-    assert left.schema.equals(right.schema, check_metadata=True)
+    assert described(left.schema) == described(right.schema)
     for name in right.column_names:
-        assert left.column(name).equals(right.column(name)), name
+        assert decoded(left.column(name)).equals(decoded(right.column(name))), name
 
 
 @pytest.fixture
@@ -37,14 +67,15 @@ def pass_through(tmp_path, footers_of, make_job, make_report):
         base, footers = footers_of(path)
         schema = dataset_schema(footers)
         refuse_unreadable(footers, schema.names)
-        spec = make_job(shards__target_rows=target_rows).shards
+        job = make_job(input__path=str(path), shards__target_rows=target_rows)
+        source = Source(base, job.input, schema)
         parts = []
-        for shard in cut_shards(footers, spec, None, "fingerprint"):
-            table = read_slices(base, shard.slices, schema, schema.names)
+        for shard in cut_shards(footers, job.shards, None, "fingerprint"):
+            table = read_slices(source, shard.slices, schema.names)
             part = encode(table, tmp_path, "zstd", make_report())
             parts.append(pq.read_table(part, partitioning=None))
             assert parts[-1].num_rows == shard.rows
-        return pa.concat_tables(parts).replace_schema_metadata(schema.metadata)
+        return pa.concat_tables(parts)
 
     return run
 
@@ -53,6 +84,13 @@ def pass_through(tmp_path, footers_of, make_job, make_report):
 @pytest.mark.parametrize("file", foreign_files(), ids=lambda file: file.stem)
 def test_a_foreign_file_comes_out_as_pyarrow_reads_it(pass_through, file, target_rows):
     same(pass_through(file, target_rows), pq.read_table(file, partitioning=None))
+
+
+def test_the_readme_names_every_file_and_they_are_small():
+    page = (FOREIGN / "README.md").read_text()
+    stems = [file.stem for file in FOREIGN.glob("*.parquet") if "impala" not in file.stem]
+    assert all(f"`{stem}`" in page or f"`-{stem.rpartition('-')[2]}`" in page for stem in stems)
+    assert sum(file.stat().st_size for file in FOREIGN.rglob("*.parquet")) < 300_000
 
 
 PYARROW = {
@@ -129,3 +167,206 @@ def test_whatever_options_duckdb_wrote_with(pass_through, tmp_path, version, cod
         )
     assert b"DuckDB" in file.read_bytes()
     same(pass_through(file), pq.read_table(file))
+
+
+def job_over(tmp_path, path, **sections):
+    """Write a job over files that are there already."""
+    job = write_job(tmp_path, demo_rows(1), model=tiny(), **sections)
+    return job, ("--set", f"input.path={path}")
+
+
+def copied(tmp_path, files):
+    """Put files into one folder, in their order."""
+    (tmp_path / "in").mkdir()
+    for at, file in enumerate(files):
+        shutil.copyfile(file, tmp_path / "in" / f"{at:02}-{file.name}")
+    return tmp_path / "in"
+
+
+def of_one_kind(file):
+    """Whether all columns but those of this file's own agree with the others' of that name."""
+    kinds = {field.name: str(field.type) for field in pq.read_schema(file)}
+    return kinds.get("at", "timestamp[us, tz=UTC]").endswith("UTC]") and "arrow-go" not in file.name
+
+
+def test_all_writers_files_in_one_dataset(tmp_path, cli):
+    """Some have a column less, or INT32 for INT64: one schema holds all."""
+    files = [file for file in foreign_files() if has_text(file) and of_one_kind(file)]
+    assert len(files) > 10
+    path = copied(tmp_path, files)
+    pl.DataFrame({"id": [1, 2], "text": ["a", None]}).write_parquet(path / "90-polars.parquet")
+    with duckdb.connect() as connection:
+        target = path / "91-duckdb.parquet"
+        connection.execute(f"COPY (SELECT 1::INT AS id, 'b' AS text) TO '{target}'")
+    files = [*files, path / "90-polars.parquet", path / "91-duckdb.parquet"]
+    job, over = job_over(tmp_path, path, output={"path": "out", "columns": ["id", "text"]})
+    run = cli.run(job, *over, "--set", "shards.target_rows=1000")
+    assert run.rc == 0, run.stderr
+    given = [pq.read_table(file, columns=["id", "text"]) for file in files]
+    rows = [row for table in given for row in table.to_pylist()]
+    assert run.json["rows"]["in"] == len(rows)
+    assert read_output(tmp_path / "out").select(["id", "text"]).to_pylist() == rows
+    assert cli("verify", "out").rc == 0
+
+
+MODERN = ("spark-3.5-gzip", "spark-3.5-v2-zstd", "spark-3.5-lz4-raw", "spark-4-bloom-split")
+DATASETS = {
+    "lists, maps and structs": [*MODERN, "arrow-rs-v2-brotli", "delta-rs"],
+    "INT96 and old lists": ["spark-3.5-legacy", "spark-3.5-lz4-hadoop"],
+    "Hive": ["hive-2.3"],
+}
+
+
+@pytest.mark.parametrize("names", DATASETS.values(), ids=DATASETS)
+def test_every_column_comes_out_of_the_real_command_bit_equal(tmp_path, cli, names):
+    files = [FOREIGN / f"{name}.parquet" for name in names]
+    job, over = job_over(tmp_path, copied(tmp_path, files))
+    run = cli.run(job, *over, "--set", "shards.target_rows=20")
+    assert run.rc == 0, run.stderr
+    given = pa.concat_tables([pq.read_table(file) for file in files])
+    same(read_output(tmp_path / "out").select(given.column_names), given)
+    assert cli("verify", "out").rc == 0
+
+
+def test_the_folders_that_spark_makes_of_odd_values(tmp_path, cli):
+    job, over = job_over(tmp_path, PARTITIONS)
+    run = cli.run(job, *over)
+    assert run.rc == 0, run.stderr
+    rows = read_output(tmp_path / "out").sort_by("id").select(["id", "text", "city"]).to_pylist()
+    cities = ["plain", "São Paulo", "a/b=c", "100%", None, None]
+    assert rows == [{"id": at, "text": f"row {at}", "city": city} for at, city in enumerate(cities)]
+
+
+def test_text_that_is_only_bytes_needs_a_word_in_the_job(tmp_path, cli):
+    job, over = job_over(tmp_path, FOREIGN / "clickhouse-bytes.parquet")
+    run = cli.run(job, *over)
+    assert run.rc == 2
+    assert "expected a text column, got 'text' of type binary" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def text_table(rows=300):
+    return pa.table({"id": range(rows), "text": [f"text {at}" for at in range(rows)]})
+
+
+def _lzo(file):
+    pq.write_table(text_table(), file, row_group_size=100, compression="snappy")
+    rewrite_footer(file, b"text\x15\x02\x16", b"text\x15\x06\x16")
+
+
+def _codec(file):
+    pq.write_table(text_table(), file, row_group_size=100, compression="snappy")
+    rewrite_footer(file, b"text\x15\x02\x16", b"text\x15\x12\x16")
+
+
+def _encoding(file):
+    pq.write_table(text_table(), file, row_group_size=100, use_dictionary=False)
+    plain = b"\x19\x25\x06\x00\x19\x18\x04text"  # RLE, PLAIN
+    rewrite_footer(file, plain, plain.replace(b"\x00", b"\x14"))
+
+
+def _outside(file):
+    pq.write_table(text_table(), file, row_group_size=100, use_dictionary=False)
+    place = pq.read_metadata(file).row_group(0).column(1).data_page_offset
+    rewrite_footer(file, b"\x26" + varint(place), b"\x26" + varint(10**7))
+
+
+def _rows(file):
+    pq.write_table(text_table(), file, row_group_size=100)
+    rewrite_footer(file, b"\x16" + varint(300) + b"\x19", b"\x16" + varint(301) + b"\x19")
+
+
+REFUSED = {
+    "LZO": (_lzo, ", row group 0, column 'text': it is compressed with LZO, which"),
+    "a codec of the future": (_codec, ", row group 0, column 'text': it is compressed with codec"),
+    "an encoding of the future": (_encoding, ", row group 0, column 'text': it has the encoding"),
+    "bytes outside of the file": (_outside, ", row group 0, column 'text': its bytes 10,000,000"),
+    "rows that don't add up": (_rows, ": its footer says 301 rows, its 3 row groups hold 300"),
+    "an encrypted column": (
+        lambda file: encrypt(text_table(), file, plain_footer=True),
+        ", row group 0, column 'text': it is encrypted",
+    ),
+    "an encrypted footer": (
+        lambda file: encrypt(text_table(), file, plain_footer=False),
+        " (its footer is encrypted",
+    ),
+}
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """Write a good file, a bad one, and a job over both."""
+
+    def make(kind):
+        spoilt, said = REFUSED[kind]
+        (tmp_path / "in").mkdir()
+        pq.write_table(text_table(), tmp_path / "in" / "a.parquet")
+        spoilt(tmp_path / "in" / "b.parquet")
+        return job_over(tmp_path, tmp_path / "in"), f"{tmp_path / 'in' / 'b.parquet'}{said}"
+
+    return make
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_the_footer_shows_to_be_unreadable_is_refused(refused, kind):
+    (job, (_, override)), said = refused(kind)
+    with pytest.raises(JobError, match=re.escape(said)):
+        survey(load_job(job, [override]))
+
+
+@pytest.mark.parametrize("kind", ["LZO", "an encrypted column"])
+def test_the_command_refuses_at_once_and_leaves_nothing(tmp_path, cli, refused, kind):
+    (job, over), said = refused(kind)
+    run = cli.run(job, *over)
+    assert run.rc == 2, run.stderr
+    assert said in run.stderr
+    assert "Traceback" not in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_column_that_the_job_does_not_read_may_be_encrypted(tmp_path, cli):
+    table = text_table(50).append_column("secret", pa.array(["x"] * 50))
+    encrypt(table, tmp_path / "sealed.parquet", plain_footer=True, columns=["secret"])
+    output = {"path": "out", "columns": ["id"]}
+    job, over = job_over(tmp_path, tmp_path / "sealed.parquet", output=output)
+    run = cli.run(job, *over)
+    assert run.rc == 0, run.stderr
+    assert read_output(tmp_path / "out")["id"].to_pylist() == list(range(50))
+
+
+def test_damaged_pages_fail_their_shards_and_a_restored_file_completes(tmp_path, cli):
+    """Four shards of two files: a flipped bit, a hole of zeros, a spoilt header, and a good one."""
+    (tmp_path / "in").mkdir()
+    files = [tmp_path / "in" / name for name in ("a.parquet", "b.parquet")]
+    for file in files:
+        pq.write_table(text_table(200), file, row_group_size=100, write_page_checksum=True)
+    whole = [file.read_bytes() for file in files]
+    spoil(files[0], 0, "text", "zeros")
+    spoil(files[0], 1, "id", "flip")
+    spoil(files[1], 1, "text", "header")
+    job, over = job_over(tmp_path, tmp_path / "in")
+    run = cli.run(job, *over)
+    assert run.rc == 3, run.stderr
+    failures = dict(sorted(run.json["failures"].items()))
+    assert [name[:12] for name in failures] == ["part-0000000", "part-0000001", "part-0000003"]
+    places = [f"{files[0]}, row group 0", f"{files[0]}, row group 1", f"{files[1]}, row group 1"]
+    for why, place in zip(failures.values(), places, strict=True):
+        assert why.startswith(f"{place}: it can't be read (")
+        assert why.endswith("(1 attempt)")
+        assert "text 1" not in why
+    assert run.json["shards"]["committed"] == 1
+    shown = cli("report", "out").stderr.split()
+    assert all(f"{name}:" in shown for name in failures)
+    verified = cli("verify", "out", "--json")
+    assert verified.rc == 6
+    assert [fault.partition(":")[0] for fault in verified.json["faults"]] == list(failures)
+
+    for file, content in zip(files, whole, strict=True):
+        file.write_bytes(content)
+    again = cli.run(job, *over)
+    assert again.rc == 0, again.stderr
+    assert again.json["shards"]["skipped"] == 1
+    assert again.json["rows"]["in"] == 400
+    given = pa.concat_tables([pq.read_table(file) for file in files])
+    same(read_output(tmp_path / "out").select(["id", "text"]), given)
+    assert cli("verify", "out").rc == 0
