@@ -1,15 +1,20 @@
 """Read a job: YAML and `--set` overrides in, a frozen Job or one clear error out."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
+from headrace.flows.plain_words import expected
+from headrace.flows.strict_yaml import read_yaml
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
+from headrace.stages.nearest import suggest
+
+# Nobody writes a longer job; data that was named by mistake is not read whole.
+MOST_CHARACTERS = 1_000_000
+SHOWN_FAULTS = 6
 
 
 def load_job(file: str | Path, overrides: Iterable[str] = ()) -> Job:
@@ -24,15 +29,24 @@ def load_job(file: str | Path, overrides: Iterable[str] = ()) -> Job:
     """
     path = Path(file)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as source:
+            text = source.read(MOST_CHARACTERS + 1)
+        if len(text) > MOST_CHARACTERS:
+            msg = f"more than {MOST_CHARACTERS:,} characters"
+            raise ValueError(msg)  # noqa: TRY301 - said as all that is wrong with the file
+        content = read_yaml(text)
     except OSError as error:
-        msg = f"expected a job file at {path}, got: {error.strerror}"
+        msg = f"expected a job file at {path}, got: {error.strerror}. Check the path."
         raise JobError(msg) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        msg = f"expected YAML in {path}, got: {error}"
+    except ValueError as error:
+        msg = f"expected YAML in {path}, got: {error}. Mend the file; docs/job.md has a whole one."
         raise JobError(msg) from error
     if not isinstance(content, dict):
-        msg = f"expected a job (keys name, input, model, output) in {path}, got {content!r:.80}"
+        kind = "nothing" if content is None else f"a {type(content).__name__}"
+        msg = (
+            f"expected a job (keys name, input, model, output) in {path}, got {kind}. "
+            "docs/job.md has a whole one."
+        )
         raise JobError(msg)
     for override in overrides:
         _override(content, override)
@@ -48,11 +62,10 @@ def parse_job(content: Mapping[str, Any]) -> Job:
     try:
         return Job.model_validate(content)
     except ValidationError as error:
-        lines = [
-            _explain(fault["loc"], fault["type"], fault["msg"], fault["input"])
-            for fault in error.errors()
-        ]
-        msg = "the job is not valid:\n  " + "\n  ".join(dict.fromkeys(lines))
+        lines = _explain_all(error.errors())
+        if len(lines) > SHOWN_FAULTS:
+            lines[SHOWN_FAULTS:] = [f"… and {len(lines) - SHOWN_FAULTS} more"]
+        msg = "the job is not valid:\n  " + "\n  ".join(lines)
         raise JobError(msg) from error
 
 
@@ -68,25 +81,43 @@ def _override(content: dict[str, Any], override: str) -> None:
             section[parent] = {}
         section = section[parent]
         if not isinstance(section, dict):
-            msg = f"--set: expected {parent!r} in {override!r} to be a section, got {section!r}"
+            msg = f"--set: expected {parent!r} in {override!r} to be a section, got {section!r:.80}"
             raise JobError(msg)
     try:
-        section[last] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        msg = f"--set: expected a YAML value in {override!r}, got: {error}"
+        section[last] = read_yaml(text)
+    except ValueError as error:
+        msg = f"--set: expected a YAML value in {override!r:.80}, got: {error}"
         raise JobError(msg) from error
 
 
-def _explain(where: tuple[int | str, ...], kind: str, message: str, value: object) -> str:
-    path = _path(where, unknown=kind == "extra_forbidden")
+def _explain_all(faults: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Explain each key once: a key that may be one of several things has a fault for each."""
+    lines: dict[str, str] = {}
+    wanted: dict[str, list[str]] = {}
+    for fault in faults:
+        path = _path(fault["loc"], unknown=fault["type"] == "extra_forbidden")
+        key = ".".join(path)
+        line = _explain(path, fault["type"], fault["msg"])
+        if line is not None:
+            lines[key] = line
+            continue
+        words = wanted.setdefault(key, [])
+        words.append(expected(fault["type"], fault["msg"], fault.get("ctx", {})))
+        got = "none" if fault["type"] == "missing" else f"{fault['input']!r:.80}"
+        lines[key] = f"{key}: expected {' or '.join(dict.fromkeys(words))}, got {got}"
+    return list(lines.values())
+
+
+def _explain(path: list[str], kind: str, message: str) -> str | None:
+    """Explain a fault that is not one of a value alone."""
     key = ".".join(path)
     if kind == "extra_forbidden":
         return f"{key}: unknown key{_nearest(path)}"
-    if kind == "missing":
-        return f"{key}: expected a value, got none"
+    if kind == "value_error":
+        return f"{key}: {message.removeprefix('Value error, ')}"
     if key == "preprocess" and kind == "too_long":
         return "preprocess: expected an empty list; this version has no preprocessing steps"
-    return f"{key}: {message[0].lower()}{message[1:]}, got {value!r:.80}"
+    return None
 
 
 def _path(where: tuple[int | str, ...], *, unknown: bool) -> list[str]:
@@ -108,9 +139,7 @@ def _nearest(path: list[str]) -> str:
         section = _section_of(field.annotation) if field else None
     if section is None:
         return ""
-    known = list(section.model_fields)
-    near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(known)}"
+    return suggest(path[-1], list(section.model_fields), "known here")
 
 
 def _section_of(annotation: object) -> type[BaseModel] | None:

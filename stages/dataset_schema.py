@@ -8,6 +8,7 @@ from headrace.schemas import layout
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.stages.footers import Footer
+from headrace.stages.nearest import suggest
 
 RESULT_COLUMNS = {"embed": ("embedding",), "classify": ("label", "score", "top")}
 
@@ -104,7 +105,8 @@ def check_columns(job: Job, schema: pa.Schema) -> None:
 
 def _known(name: str, schema: pa.Schema, key: str) -> None:
     if name not in schema.names:
-        msg = f"{key}: expected one of the input's columns {schema.names}, got {name!r}"
+        near = suggest(name, schema.names, "the input has")
+        msg = f"{key}: expected a column of the input, got {name!r}{near}"
         raise JobError(msg)
 
 

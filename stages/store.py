@@ -28,7 +28,7 @@ def local_path(text: str, key: str) -> Path:
     """Make an absolute path of a job's path, relative to the current folder.
 
     Raises:
-        JobError: the path is a URL.
+        JobError: the path is a URL, or no UTF-8.
     """
     if "://" in text:
         msg = (
@@ -36,7 +36,13 @@ def local_path(text: str, key: str) -> Path:
             "Object stores are not supported by this version; mount the bucket or copy the data."
         )
         raise JobError(msg)
-    return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - keep symbolic links
+    try:
+        path = Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - keep symbolic links
+        str(path).encode()
+    except (RuntimeError, ValueError) as error:  # no such user's home; no UTF-8; a null character
+        msg = f"{key}: expected a path in UTF-8, got {text!r} ({error}). Choose another one."
+        raise JobError(msg) from error
+    return path
 
 
 def own_tmp(out: Path) -> Path:
