@@ -10,11 +10,13 @@ from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import InputFile, Shard
 from headrace.stages.dataset_schema import check_columns, dataset_schema
+from headrace.stages.destination import refuse_unwritable
 from headrace.stages.fingerprint import input_fingerprint, job_fields, job_fingerprint
 from headrace.stages.footers import Footer, read_footers
 from headrace.stages.listing import list_input
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
 from headrace.stages.shards import cut_shards
+from headrace.stages.store import local_path
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def survey(job: Job) -> Survey:
         JobError: the job can't run on this input.
     """
     model = open_model_folder(job.model)
+    refuse_unwritable(local_path(job.output.path, "output.path"))
     base, listed = list_input(job.input.path, job.output.path)
     footers = read_footers(listed)
     schema = dataset_schema(footers)

@@ -117,7 +117,9 @@ def test_a_folder_of_parquet_files_that_a_glob_matches_is_not_passed_over(touch)
 def test_a_broken_link_is_listed_and_left_to_the_reader_of_footers(touch):
     folder = touch("in/a.parquet")
     (folder / "in/b.parquet").symlink_to("gone")
-    assert names(folder / "in")[1] == names(folder / "in/*.parquet")[1] == ["a.parquet", "b.parquet"]
+    assert (
+        names(folder / "in")[1] == names(folder / "in/*.parquet")[1] == ["a.parquet", "b.parquet"]
+    )
 
 
 def test_a_name_that_is_no_utf_8_is_refused_by_its_bytes(touch):
