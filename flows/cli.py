@@ -4,6 +4,7 @@ import importlib
 import json
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -28,11 +29,35 @@ Set = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first rows of the input.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+INTERRUPTED = (
+    "interrupted before a shard was in flight; what is committed is valid, and the same command "
+    "goes on from there"
+)
+# Typer names only this one of its errors: an unknown option or command, a value out of range.
+USAGE_ERROR: Any = typer.BadParameter.__base__
 RUN_EXITS = {
     "done": ExitCode.DONE,
     "failed": ExitCode.FAILED,
     "interrupted": ExitCode.INTERRUPTED,
 }
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001 - the option itself
+    if asked:
+        import headrace
+
+        sys.stdout.write(f"headrace {headrace.__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _every_command(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -46,9 +71,10 @@ def run(
     workers: Annotated[int | None, typer.Option(min=1, help="Workers to start here.")] = None,
     no_prefect: Annotated[bool, typer.Option("--no-prefect", help="Run without Prefect.")] = False,
     as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Run a job, or go on where an earlier run stopped."""
-    overrides = [*(set_ or ()), *([f"compute.device={device}"] if device else ())]
+    overrides = [*(set_ or ()), *([f"compute.device={device}"] if device is not None else ())]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _show(
         lambda api: api.run(
@@ -60,62 +86,75 @@ def run(
             prefect=not no_prefect,
         ),
         as_json,
+        debug,
         lambda shown: RUN_EXITS[shown.value.status],
     )
 
 
 @app.command()
-def plan(job: JobFile, set_: Set = None, limit: Limit = None, as_json: Json = False) -> None:
+def plan(
+    job: JobFile, set_: Set = None, limit: Limit = None, as_json: Json = False, debug: Debug = False
+) -> None:
     """Say what a run would do: shards, shapes and waste, memory, estimated cost."""
-    _show(lambda api: api.plan(api.load_job(job, set_ or ()), limit=limit), as_json)
+    _show(lambda api: api.plan(api.load_job(job, set_ or ()), limit=limit), as_json, debug)
 
 
 @app.command()
-def status(out: Out, as_json: Json = False) -> None:
+def status(out: Out, as_json: Json = False, debug: Debug = False) -> None:
     """Say what is committed, from the output folder alone."""
-    _show(lambda api: api.status(out), as_json)
+    _show(lambda api: api.status(out), as_json, debug)
 
 
 @app.command()
-def verify(out: Out, as_json: Json = False) -> None:
+def verify(out: Out, as_json: Json = False, debug: Debug = False) -> None:
     """Prove from the files that rows in = good + null + errors, each exactly once."""
     _show(
         lambda api: api.verify(out),
         as_json,
+        debug,
         lambda shown: ExitCode.DONE if shown.value.ok else ExitCode.FAULTY,
     )
 
 
 @app.command()
-def report(out: Out, as_json: Json = False) -> None:
+def report(out: Out, as_json: Json = False, debug: Debug = False) -> None:
     """Print the bill of a run."""
-    _show(lambda api: api.report(out), as_json)
+    _show(lambda api: api.report(out), as_json, debug)
 
 
 @app.command()
-def doctor(as_json: Json = False) -> None:
+def doctor(as_json: Json = False, debug: Debug = False) -> None:
     """Say what this machine has and which paths will be used."""
-    _show(lambda api: api.doctor(), as_json)
+    _show(lambda api: api.doctor(), as_json, debug)
 
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        code = app(standalone_mode=False)
+    except USAGE_ERROR as error:
+        error.show()
+        if "--json" in sys.argv:
+            _print_error("refused", error.format_message(), ExitCode.BAD_JOB)
+        code = ExitCode.BAD_JOB
+    sys.exit(code)
 
 
 def _show(
     act: Callable[[Any], Any],
     as_json: bool,  # noqa: FBT001 - the option itself
+    debug: bool,  # noqa: FBT001
     exit_code: Callable[[Any], ExitCode] = lambda _: ExitCode.DONE,
 ) -> NoReturn:
     """Act on the public functions, print the result or the error, and exit with what fits."""
     try:
         shown = act(importlib.import_module("headrace.flows.api"))
-    except HeadraceError as error:
-        _say_error("refused", str(error), error.exit_code, as_json)
-    except KeyboardInterrupt:
-        text = "interrupted before the first shard; the same command starts again"
-        _say_error("interrupted", text, ExitCode.INTERRUPTED, as_json)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - said, and shown by --debug
+        _ignore_signals()
+        if debug:
+            traceback.print_exc()
+        _fail(error, as_json)
+    _ignore_signals()
     if as_json:
         sys.stdout.write(shown.json() + "\n")
     else:
@@ -126,8 +165,28 @@ def _show(
     raise typer.Exit(int(exit_code(shown)))
 
 
-def _say_error(status: str, text: str, code: ExitCode, as_json: bool) -> NoReturn:  # noqa: FBT001
+def _ignore_signals() -> None:
+    """Let nobody who presses Ctrl-C once more change the exit code: the answer is known."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _fail(error: BaseException, as_json: bool) -> NoReturn:  # noqa: FBT001
+    if isinstance(error, KeyboardInterrupt):
+        status, text, code = "interrupted", INTERRUPTED, ExitCode.INTERRUPTED
+    elif isinstance(error, HeadraceError):
+        status, text, code = "refused", str(error), error.exit_code
+    else:
+        text = (
+            f"unexpected error: {type(error).__name__}: {error}\n"
+            "Run again with --debug for the traceback."
+        )
+        status, code = "failed", ExitCode.UNEXPECTED
     sys.stderr.write(f"headrace: {text}\n")
     if as_json:
-        sys.stdout.write(json.dumps({"status": status, "error": text, "exit_code": code}) + "\n")
+        _print_error(status, text, code)
     raise typer.Exit(int(code))
+
+
+def _print_error(status: str, text: str, code: ExitCode) -> None:
+    sys.stdout.write(json.dumps({"status": status, "error": text, "exit_code": code}) + "\n")

@@ -2,12 +2,16 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
+import dask
 from distributed import Client
+from distributed.deploy.spec import SpecCluster
 from distributed.deploy.subprocess import SubprocessCluster
 
+from headrace.flows import shield
 from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.job import Job
 from headrace.stages.device_thread import own_cores
@@ -28,8 +32,37 @@ class Cluster:
 
     def workers(self) -> dict[str, str]:
         """The connected workers: address to host."""
-        infos = self.client.scheduler_info(n_workers=-1)["workers"]
-        return {str(address): str(info["host"]) for address, info in infos.items()}
+        return {str(address): str(info["host"]) for address, info in self._infos().items()}
+
+    def threads(self) -> list[int]:
+        """The task threads of each connected worker."""
+        return [int(info["nthreads"]) for info in self._infos().values()]
+
+    def _infos(self) -> dict[str, Any]:
+        """What the scheduler knows of the workers.
+
+        Raises:
+            HeadraceError: the scheduler is gone.
+        """
+        if not self.connected:
+            raise self.lost()
+        try:
+            infos: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
+        except OSError as error:
+            raise self.lost() from error
+        return infos
+
+    @property
+    def connected(self) -> bool:
+        """Whether the scheduler answered the last time."""
+        return bool(self.client.status == "running")
+
+    def lost(self) -> HeadraceError:
+        """Make the error that says that the scheduler is gone."""
+        return HeadraceError(
+            f"expected the Dask scheduler at {self.client.scheduler.address} to go on, and it is "
+            "gone. What is committed is valid; run the same command again."
+        )
 
 
 @contextmanager
@@ -57,24 +90,42 @@ def _count(job: Job, workers: int | None) -> int:
 
 
 def _own(count: int) -> Iterator[Cluster]:
-    cluster = SubprocessCluster(
-        n_workers=count,
-        threads_per_worker=THREADS_PER_WORKER,
-        dashboard_address=None,
-        worker_kwargs={
-            "memory_limit": 0,
-            "death_timeout": START_DEADLINE_S,
-            # Dask allows one thread a library; the device thread uses this worker's share.
-            "env": _thread_limits(own_cores(count)),
-        },
-        # A worker's death is our business: Dask must not run its task again by itself. A scheduler
-        # whose client was killed goes, and its workers with it.
-        scheduler_kwargs={"allowed_failures": 0, "idle_timeout": ORPHAN_DEADLINE},
-        silence_logs=logging.CRITICAL,
-    )
-    with cluster, Client(cluster) as client:
-        _wait_for_workers(client, count)
-        yield Cluster(client, own=True)
+    with shield.shielded():
+        cluster = SubprocessCluster(
+            n_workers=count,
+            threads_per_worker=THREADS_PER_WORKER,
+            dashboard_address=None,
+            worker_class=f"{shield.__name__}.{shield.ShieldedNanny.__name__}",
+            worker_kwargs={
+                "memory_limit": 0,
+                "death_timeout": START_DEADLINE_S,
+                # Dask allows one thread a library; the device thread uses this worker's share.
+                "env": _thread_limits(own_cores(count)),
+            },
+            # A worker's death is our business: Dask must not run its task again by itself. A
+            # scheduler whose client was killed goes, and its workers with it.
+            scheduler_kwargs={
+                "allowed_failures": 0,
+                "idle_timeout": ORPHAN_DEADLINE,
+                "preload": shield.__name__,
+            },
+            silence_logs=logging.CRITICAL,
+        )
+    try:
+        with Client(cluster) as client:
+            _wait_for_workers(client, count)
+            yield Cluster(client, own=True)
+    finally:
+        _close(cluster)
+
+
+def _close(cluster: SpecCluster) -> None:
+    """End our workers and their scheduler; one that died can't be asked to let them go."""
+    if cluster.scheduler.process.returncode is None:
+        cluster.close()
+        return
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), suppress(OSError):
+        cluster.close()
 
 
 def _wait_for_workers(client: Client, count: int) -> None:

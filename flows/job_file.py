@@ -4,13 +4,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from headrace.schemas.errors import JobError, did_you_mean
+from headrace.flows.plain_words import expected
+from headrace.flows.strict_yaml import read_yaml
+from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.schemas.steps import SETTINGS
+from headrace.stages.nearest import suggest
+
+# Nobody writes a longer job; data that was named by mistake is not read whole.
+MOST_CHARACTERS = 1_000_000
+SHOWN_FAULTS = 6
 
 
 def load_job(file: str | Path, overrides: Iterable[str] = ()) -> Job:
@@ -25,15 +31,24 @@ def load_job(file: str | Path, overrides: Iterable[str] = ()) -> Job:
     """
     path = Path(file)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as source:
+            text = source.read(MOST_CHARACTERS + 1)
+        if len(text) > MOST_CHARACTERS:
+            msg = f"more than {MOST_CHARACTERS:,} characters"
+            raise ValueError(msg)  # noqa: TRY301 - said as all that is wrong with the file
+        content = read_yaml(text)
     except OSError as error:
-        msg = f"expected a job file at {path}, got: {error.strerror}"
+        msg = f"expected a job file at {path}, got: {error.strerror}. Check the path."
         raise JobError(msg) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        msg = f"expected YAML in {path}, got: {error}"
+    except ValueError as error:
+        msg = f"expected YAML in {path}, got: {error}. Mend the file; docs/job.md has a whole one."
         raise JobError(msg) from error
     if not isinstance(content, dict):
-        msg = f"expected a job (keys name, input, model, output) in {path}, got {content!r:.80}"
+        kind = "nothing" if content is None else f"a {type(content).__name__}"
+        msg = (
+            f"expected a job (keys name, input, model, output) in {path}, got {kind}. "
+            "docs/job.md has a whole one."
+        )
         raise JobError(msg)
     for override in overrides:
         _override(content, override)
@@ -49,11 +64,10 @@ def parse_job(content: Mapping[str, Any]) -> Job:
     try:
         return Job.model_validate(content)
     except ValidationError as error:
-        lines = [
-            _explain(fault["loc"], fault["type"], fault["msg"], fault["input"])
-            for fault in error.errors()
-        ]
-        msg = "the job is not valid:\n  " + "\n  ".join(dict.fromkeys(lines))
+        lines = _explain_all(error.errors())
+        if len(lines) > SHOWN_FAULTS:
+            lines[SHOWN_FAULTS:] = [f"… and {len(lines) - SHOWN_FAULTS} more"]
+        msg = "the job is not valid:\n  " + "\n  ".join(lines)
         raise JobError(msg) from error
 
 
@@ -69,26 +83,43 @@ def _override(content: dict[str, Any], override: str) -> None:
             section[parent] = {}
         section = section[parent]
         if not isinstance(section, dict):
-            msg = f"--set: expected {parent!r} in {override!r} to be a section, got {section!r}"
+            msg = f"--set: expected {parent!r} in {override!r} to be a section, got {section!r:.80}"
             raise JobError(msg)
     try:
-        section[last] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        msg = f"--set: expected a YAML value in {override!r}, got: {error}"
+        section[last] = read_yaml(text)
+    except ValueError as error:
+        msg = f"--set: expected a YAML value in {override!r:.80}, got: {error}"
         raise JobError(msg) from error
 
 
-def _explain(where: tuple[int | str, ...], kind: str, message: str, value: object) -> str:
-    unknown = kind == "extra_forbidden"
-    path, section = _path(where, unknown=unknown)
+def _explain_all(faults: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Explain each key once: a key that may be one of several things has a fault for each."""
+    lines: dict[str, str] = {}
+    wanted: dict[str, list[str]] = {}
+    for fault in faults:
+        path, section = _path(fault["loc"], unknown=fault["type"] == "extra_forbidden")
+        key = ".".join(path)
+        line = _explain(path, section, fault["type"], fault["msg"])
+        if line is not None:
+            lines[key] = line
+            continue
+        words = wanted.setdefault(key, [])
+        words.append(expected(fault["type"], fault["msg"], fault.get("ctx", {})))
+        got = "none" if fault["type"] == "missing" else f"{fault['input']!r:.80}"
+        lines[key] = f"{key}: expected {' or '.join(dict.fromkeys(words))}, got {got}"
+    return list(lines.values())
+
+
+def _explain(
+    path: list[str], section: type[BaseModel] | None, kind: str, message: str
+) -> str | None:
+    """Explain a fault that is not one of a value alone."""
     key = ".".join(path)
-    if unknown:
+    if kind == "extra_forbidden":
         return f"{key}: unknown key{_nearest(path[-1], section)}"
-    if kind == "missing":
-        return f"{key}: expected a value, got none"
-    if kind == "value_error":  # a rule of our own, which says what came
+    if kind == "value_error":
         return f"{key}: {message.removeprefix('Value error, ')}"
-    return f"{key}: {message[0].lower()}{message[1:]}, got {value!r:.80}"
+    return None
 
 
 def _path(
@@ -115,8 +146,7 @@ def _path(
 
 def _nearest(name: str, section: type[BaseModel] | None) -> str:
     known = list(_fields(section))
-    near = did_you_mean(name, known)
-    return near or (f"; known here: {', '.join(known)}" if known else "")
+    return suggest(name, known, "known here") if known else ""
 
 
 def _fields(section: type[BaseModel] | None) -> dict[str, FieldInfo]:

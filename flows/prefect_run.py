@@ -4,10 +4,14 @@ The committed outputs are the truth. No retries, no stored results and no cache:
 """
 
 import os
+import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
+from headrace.flows.progress import Progress
 from headrace.flows.run import Invocation, WaveStarted, find_work, finished, run_shards
+from headrace.flows.shield import shielded
 from headrace.flows.submit import Wave
 from headrace.schemas.errors import HeadraceError
 from headrace.schemas.report import RunReport
@@ -22,7 +26,9 @@ def quiet_prefect() -> bool:
     """
     os.environ.setdefault("DO_NOT_TRACK", "1")
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    # What goes wrong is raised and said once; Prefect would log it with its traceback as well.
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
+    os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "CRITICAL")
     from prefect.settings import PREFECT_API_URL
 
     return not PREFECT_API_URL.value()
@@ -43,7 +49,51 @@ def run_with_prefect(call: Invocation) -> RunReport:
             "starting Prefect's temporary server, which takes 7 to 20 s "
             "(set PREFECT_API_URL to use one that runs, or --no-prefect to do without)"
         )
+        _start_server()
     return _flow_run(call, lambda started: run_shards(call, surveyed, plan, started))
+
+
+def _start_server() -> None:
+    """Start Prefect's temporary server, deaf to Ctrl-C: it must see the end of a drained run.
+
+    In a thread, so that Ctrl-C can stop the waiting. Prefect stops the server when we exit.
+
+    Raises:
+        HeadraceError: it did not start.
+    """
+    from prefect.server.api.server import SubprocessASGIServer
+
+    faults: list[Exception] = []
+
+    def start() -> None:
+        try:
+            with shielded((signal.SIGINT,)):
+                SubprocessASGIServer().start()
+        except Exception as error:  # noqa: BLE001 - raised below, in the thread that waits
+            faults.append(error)
+
+    thread = threading.Thread(target=start, name="headrace-prefect-server", daemon=True)
+    thread.start()
+    thread.join()
+    if faults:
+        msg = (
+            f"expected Prefect's temporary server to start, got {type(faults[0]).__name__}: "
+            f"{faults[0]}. Set PREFECT_API_URL to one that runs, or use --no-prefect."
+        )
+        raise HeadraceError(msg) from faults[0]
+
+
+def _revive_server() -> None:
+    """Start our temporary server again if a SIGTERM to the whole process group ended it.
+
+    Prefect would wait a minute for a dead one, and then not know how the run ended.
+    """
+    from prefect.server.api.server import SubprocessASGIServer
+
+    server = SubprocessASGIServer()
+    if server.server_process is not None and server.server_process.poll() is not None:
+        server.running = False
+        _start_server()
 
 
 def _flow_run(call: Invocation, recipe: Callable[[WaveStarted], RunReport]) -> RunReport:
@@ -51,7 +101,7 @@ def _flow_run(call: Invocation, recipe: Callable[[WaveStarted], RunReport]) -> R
     from prefect.states import Completed, Failed
     from prefect.task_runners import ThreadPoolTaskRunner
 
-    outcome: list[RunReport | HeadraceError] = []
+    outcome: list[RunReport | BaseException] = []
     runner: Any = ThreadPoolTaskRunner(max_workers=WAVE_THREADS)
 
     @flow(
@@ -66,22 +116,40 @@ def _flow_run(call: Invocation, recipe: Callable[[WaveStarted], RunReport]) -> R
         waves = _Waves()
         try:
             report = recipe(waves.started)
-        except HeadraceError as error:
+        except BaseException as error:  # noqa: BLE001 - raised outside: Prefect would log it all
             outcome.append(error)
-            return Failed(message=str(error))
+            ours = isinstance(error, HeadraceError)
+            return Failed(message=str(error) if ours else type(error).__name__)
         finally:
+            _revive_server()
             waves.join()
         outcome.append(report)
         if report.status != "done":
             return Failed(message=f"{report.status}: {report.reason}")
         return Completed(message=f"{report.rows.in_} rows")
 
-    state: Any = headrace(call.job.name, str(call.out), return_state=True)
-    if not outcome:
-        state.result(raise_on_failure=True)  # an error that is not ours: raise it as it came
-    if isinstance(outcome[0], HeadraceError):
+    try:
+        state: Any = headrace(call.job.name, str(call.out), return_state=True)
+        if not outcome:
+            state.result(raise_on_failure=True)
+    except Exception as error:  # noqa: BLE001 - Prefect's own, which have no base
+        _refuse_prefect(error, call.progress, has_run=bool(outcome))
+    if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
+
+
+def _refuse_prefect(error: Exception, progress: Progress, *, has_run: bool) -> None:
+    """Say that Prefect failed. A run that was over by then stands: Prefect only shows it."""
+    what = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    if has_run:
+        progress.say(f"Prefect could not be told how the run ended ({what})")
+        return
+    msg = (
+        f"expected Prefect to take the run, got {what}. Look after the server that "
+        "PREFECT_API_URL or your profile names, or use --no-prefect."
+    )
+    raise HeadraceError(msg) from error
 
 
 class _Waves:

@@ -55,6 +55,11 @@ class Progress:
             self._task = self._rich.add_task("", total=total, completed=done, state=self._state())
             yield
 
+    def draining(self, shards: int) -> None:
+        """Say that the run ends with the shards that were begun."""
+        what = "1 shard" if shards == 1 else f"{shards} shards"
+        self.say(f"finishing {what} in flight; Ctrl-C again stops at once")
+
     def shard_done(self, shard: Shard, report: ShardReport | None) -> None:
         """Count a committed shard."""
         self._rows += shard.rows

@@ -1,11 +1,8 @@
 """The recipe of a run: survey, plan, cluster, shards, finish. Prefect is only a view of it."""
 
-import signal
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,24 +10,27 @@ from pathlib import Path
 from distributed import wait
 
 from headrace.flows.cluster import Cluster, open_cluster
+from headrace.flows.interrupt import Interrupts
 from headrace.flows.progress import Progress
 from headrace.flows.submit import Submission, Tried, Watcher, Wave, too_many_errors
 from headrace.flows.worker import Order, get_ready, resolve_on_worker, say_goodbye
 from headrace.schemas import layout
-from headrace.schemas.errors import HeadraceError, JobError
+from headrace.schemas.errors import HeadraceError, JobError, OutputError
 from headrace.schemas.job import Job
-from headrace.schemas.plan import Plan, Shard
+from headrace.schemas.plan import Plan
 from headrace.schemas.report import RunReport
+from headrace.stages.destination import refuse_foreign, refuse_to_move, set_aside
 from headrace.stages.finish import finish
 from headrace.stages.holding import Holding, look_at, repair
 from headrace.stages.model_folder import PACKAGE
 from headrace.stages.plan import draw_plan, restore_plan, write_plan
 from headrace.stages.sample import sample_slices
-from headrace.stages.store import local_path, names_in
+from headrace.stages.store import local_path, writing
 from headrace.stages.survey import Survey, survey
 from headrace.stages.totals import add_up
 
 READY_DEADLINE_S = 900
+GOODBYE_DEADLINE_S = 10
 INTERRUPTED = "interrupted; what is committed is valid, and the same command goes on from there"
 
 WaveStarted = Callable[[Wave], None]
@@ -85,11 +85,12 @@ def find_work(call: Invocation) -> tuple[Survey, Plan | None]:
         OtherRunError: the output folder belongs to another run; nothing is touched.
     """
     surveyed = survey(call.job)
-    if call.options.fresh:
-        _set_aside(call)
+    if call.options.fresh:  # the old output is moved when there is a plan to take its place
+        refuse_to_move(call.out, surveyed.model.path)
+        return surveyed, None
     if (call.out / layout.PLAN).is_file():
         return surveyed, restore_plan(call.out, surveyed)
-    _refuse_foreign(call.out)
+    refuse_foreign(call.out)
     return surveyed, None
 
 
@@ -100,7 +101,8 @@ def finished(call: Invocation, plan: Plan | None) -> RunReport | None:
     holding = look_at(call.out, plan)
     if not holding.complete:
         return None
-    repair(call.out, plan, holding)
+    with writing(call.out):
+        repair(call.out, plan, holding)
     return _finish(call, plan, holding, Tried())
 
 
@@ -114,18 +116,19 @@ def run_shards(
         HeadraceError: something else that no row is to blame for.
     """
     call.progress.say(f"starting {_cluster_name(call)}")
-    with open_cluster(call.job, call.options.scheduler, call.options.workers) as cluster:
-        if plan is None:
-            plan = _make_plan(call, surveyed, cluster)
-        holding = look_at(call.out, plan)
-        repair(call.out, plan, holding)
-        todo = [shard for shard in plan.shards if shard.index not in holding.reports]
-        order = _order(call, surveyed, cluster)
-        try:
-            tried = _run(call, cluster, order, plan, holding, todo, wave_started)
-        finally:
-            _say_goodbye(cluster, order)
-    return _finish(call, plan, look_at(call.out, plan), tried)
+    with Interrupts() as interrupts:
+        with open_cluster(call.job, call.options.scheduler, call.options.workers) as cluster:
+            if plan is None:
+                plan = _make_plan(call, surveyed, cluster)
+            holding = look_at(call.out, plan)
+            with writing(call.out):
+                repair(call.out, plan, holding)
+            order = _order(call, surveyed, cluster)
+            try:
+                tried = _run(call, cluster, order, plan, holding, wave_started, interrupts)
+            finally:
+                _say_goodbye(call, cluster, order)
+        return _finish(call, plan, look_at(call.out, plan), tried)
 
 
 def _run(
@@ -134,8 +137,8 @@ def _run(
     order: Order,
     plan: Plan,
     holding: Holding,
-    todo: Sequence[Shard],
     wave_started: WaveStarted,
+    interrupts: Interrupts,
 ) -> Tried:
     before = add_up(holding.reports.values()).rows
     too_many = too_many_errors(before, call.job.errors.max_ratio)
@@ -146,28 +149,19 @@ def _run(
     call.startup_s = time.monotonic() - call.started
     call.progress.plan(plan)
 
-    watcher = Watcher(wave_started, call.progress.shard_done)
+    todo = [shard for shard in plan.shards if shard.index not in holding.reports]
+    watcher = Watcher(wave_started, call.progress.shard_done, call.progress.draining)
     submission = Submission(cluster, call.job, order, workers, before, watcher)
+    tried = submission.tried
     with call.progress.bar(plan.header.rows, before.in_, call.startup_s):
         try:
-            with sigterm_interrupts():
-                return submission.run(todo)
+            with interrupts.patient():
+                submission.run(todo, lambda: interrupts.asked)
         except KeyboardInterrupt:
-            submission.tried.stopped = INTERRUPTED
-            return submission.tried
-
-
-@contextmanager
-def sigterm_interrupts() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, where this thread may; Prefect brings a handler of its own."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+            tried.stopped = INTERRUPTED
+    if interrupts.asked:
+        tried.stopped = tried.stopped or INTERRUPTED
+    return tried
 
 
 def _make_plan(call: Invocation, surveyed: Survey, cluster: Cluster) -> Plan:
@@ -191,8 +185,11 @@ def _make_plan(call: Invocation, surveyed: Survey, cluster: Cluster) -> Plan:
     except TimeoutError as error:
         msg = f"expected the model to load on {first} within {READY_DEADLINE_S} s, and it did not"
         raise HeadraceError(msg) from error
-    call.out.mkdir(parents=True, exist_ok=True)
-    return write_plan(call.out, draw_plan(surveyed, shards, resolved), surveyed)
+    with writing(call.out):
+        if call.options.fresh:
+            _set_aside(call)
+        call.out.mkdir(parents=True, exist_ok=True)
+        return write_plan(call.out, draw_plan(surveyed, shards, resolved), surveyed)
 
 
 def _order(call: Invocation, surveyed: Survey, cluster: Cluster) -> Order:
@@ -222,7 +219,7 @@ def _ready_workers(call: Invocation, cluster: Cluster, order: Order) -> list[str
     refusals = {address: future.exception() for address, future in futures.items()}
     for address, refusal in refusals.items():
         if refusal is not None:
-            if isinstance(refusal, JobError) or all(refusals.values()):
+            if isinstance(refusal, JobError | OutputError) or all(refusals.values()):
                 raise refusal
             call.progress.say(f"worker {address} takes no shard: {refusal}")
     if not any(refusals.values()):
@@ -230,9 +227,19 @@ def _ready_workers(call: Invocation, cluster: Cluster, order: Order) -> list[str
     return [address for address, refusal in refusals.items() if refusal is None]
 
 
-def _say_goodbye(cluster: Cluster, order: Order) -> None:
-    if cluster.workers():
-        cluster.client.run(say_goodbye, order.invocation, on_error="ignore")
+def _say_goodbye(call: Invocation, cluster: Cluster, order: Order) -> None:
+    """Let the workers close their journals; a worker that does not answer is left to its end."""
+    if not cluster.connected or not cluster.workers():
+        return
+    try:
+        cluster.client.run(
+            say_goodbye,
+            order.invocation,
+            on_error="ignore",
+            callback_timeout=GOODBYE_DEADLINE_S,
+        )
+    except TimeoutError:
+        call.progress.say(f"not every worker said goodbye within {GOODBYE_DEADLINE_S} s")
 
 
 def _finish(call: Invocation, plan: Plan, holding: Holding, tried: Tried) -> RunReport:
@@ -243,17 +250,18 @@ def _finish(call: Invocation, plan: Plan, holding: Holding, tried: Tried) -> Run
     status = "done" if reason is None else "failed"
     if reason == INTERRUPTED:
         status = "interrupted"
-    return finish(
-        call.out,
-        plan,
-        holding,
-        invocation=call.id,
-        status=status,
-        reason=reason,
-        failures=tried.failures,
-        seconds=time.monotonic() - call.started,
-        startup_s=call.startup_s,
-    )
+    with writing(call.out):
+        return finish(
+            call.out,
+            plan,
+            holding,
+            invocation=call.id,
+            status=status,
+            reason=reason,
+            failures=tried.failures,
+            seconds=time.monotonic() - call.started,
+            startup_s=call.startup_s,
+        )
 
 
 def _cluster_name(call: Invocation) -> str:
@@ -263,21 +271,6 @@ def _cluster_name(call: Invocation) -> str:
 
 
 def _set_aside(call: Invocation) -> None:
-    """Move an old output away: `--fresh` never deletes."""
-    if any(names_in(call.out)):
-        target = call.out.with_name(f"{call.out.name}.replaced-{call.id}")
-        call.out.rename(target)
+    target = set_aside(call.out, call.id)
+    if target is not None:
         call.progress.say(f"moved the old output to {target}")
-
-
-def _refuse_foreign(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        msg = f"output.path: expected a folder, got the file {out}"
-        raise JobError(msg)
-    strangers = [name for name in names_in(out) if name != layout.HOME]
-    if strangers:
-        msg = (
-            f"output.path: expected an empty folder or one of this job's, and {out} holds "
-            f"{strangers[:3]}. Choose another folder, or move it aside with --fresh."
-        )
-        raise JobError(msg)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from distributed import Future, wait
+from distributed.client import FuturesCancelledError
 
 from headrace.flows.cluster import Cluster
-from headrace.flows.worker import Order, run_shard
-from headrace.schemas.errors import HeadraceError, JobError, ShardError
+from headrace.flows.worker import NotBegun, Order, begin_no_more, run_shard
+from headrace.schemas.errors import HeadraceError, JobError, OutputError, ShardError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import Shard
 from headrace.schemas.report import Rows, ShardReport
@@ -41,6 +42,7 @@ class Watcher:
 
     wave_started: Callable[[Wave], None]
     shard_done: Callable[[Shard, ShardReport | None], None]
+    draining: Callable[[int], None]  # how many shards are still to be finished
 
 
 @dataclass
@@ -86,15 +88,20 @@ class Submission:
         self._attempts: dict[int, int] = {}
         self._running: dict[Future, Shard] = {}
         self._serial = count()
+        self._draining = False
         self._worker_seen = time.monotonic()
 
-    def run(self, shards: Sequence[Shard]) -> Tried:
+    def run(self, shards: Sequence[Shard], drain_asked: Callable[[], bool]) -> Tried:
         """Run the shards until each is committed or failed, or the run must stop.
+
+        Args:
+            shards: what to run.
+            drain_asked: once this says yes, only the shards that were begun are finished.
 
         Raises:
             JobError: a worker found the job itself at fault.
-            HeadraceError: no worker was left for two minutes.
-            KeyboardInterrupt: the user stopped the run; what is committed stays.
+            HeadraceError: no worker was left for two minutes, or the scheduler is gone.
+            KeyboardInterrupt: the user stopped the run at once; what is committed stays.
         """
         waves = waves_of(shards)
         size = waves[0].shards if waves else 1
@@ -102,16 +109,29 @@ class Submission:
         self._place = {shard.index: waves[at // size] for at, shard in enumerate(shards)}
         try:
             while (queue or self._running) and self.tried.stopped is None:
+                if drain_asked() and not self._draining:
+                    self._drain()
+                if self._draining and not self._running:
+                    break
                 self._fill(queue)
                 for future in self._finished():
                     self._account(future, queue)
         finally:
-            self._cluster.client.cancel(list(self._running), force=True)
+            if self._cluster.connected:
+                self._cluster.client.cancel(list(self._running), force=True)
             for wave in waves:
                 wave.done.set()
         return self.tried
 
+    def _drain(self) -> None:
+        """Let the workers finish what they began; what waits for a thread there is given back."""
+        self._draining = True
+        self._watcher.draining(min(sum(self._cluster.threads()), len(self._running)))
+        self._cluster.client.run(begin_no_more, self._order.invocation, on_error="ignore")
+
     def _fill(self, queue: deque[Shard]) -> None:
+        if self._draining:
+            return
         room = self._window() - len(self._running)
         while queue and room > 0:
             shard = queue.popleft()
@@ -125,9 +145,8 @@ class Submission:
             room -= 1
 
     def _window(self) -> int:
-        infos = self._cluster.client.scheduler_info(n_workers=-1)["workers"]
-        threads = [info["nthreads"] for info in infos.values()]
-        return max(1, int(sum(threads)) + len(threads))
+        threads = self._cluster.threads()
+        return max(1, sum(threads) + len(threads))
 
     def _submit(self, shard: Shard, attempt: int) -> Future:
         return self._cluster.client.submit(
@@ -147,6 +166,8 @@ class Submission:
         except TimeoutError:
             self._check_workers()
             return []
+        except FuturesCancelledError as error:
+            raise self._cluster.lost() from error
         self._worker_seen = time.monotonic()
         return [future for future in self._running if future.done()]
 
@@ -159,14 +180,21 @@ class Submission:
             raise HeadraceError(msg)
 
     def _account(self, future: Future, queue: deque[Shard]) -> None:
+        if future.cancelled():  # nobody here cancels a shard that is still accounted for
+            raise self._cluster.lost()
         shard = self._running.pop(future)
         error = future.exception()
         if isinstance(error, JobError):
             raise error
+        if isinstance(error, OutputError):  # no shard is to blame, and the next would meet it too
+            self.tried.stopped = str(error)
+            return
         if error is not None:
             self._on_error(shard, error, queue)
             return
-        report: ShardReport | None = future.result()
+        report: ShardReport | NotBegun | None = future.result()
+        if isinstance(report, NotBegun):
+            return
         if report is not None:
             self._rows += report.tally.rows
         self._watcher.shard_done(shard, report)

@@ -26,7 +26,7 @@ from headrace.stages.model_folder import ModelFolder, model_digest, open_model_f
 from headrace.stages.read import Source
 from headrace.stages.resolve import Resolved, choose_device, multiplies_bf16, pad_id, resolve
 from headrace.stages.shard import process_shard
-from headrace.stages.store import own_tmp, read_json
+from headrace.stages.store import own_tmp, read_json, writing
 from headrace.stages.tokenize import load_tokenizer
 from headrace.stages.workplace import Workplace
 
@@ -59,6 +59,11 @@ class Order:
         )
 
 
+@dataclass(frozen=True)
+class NotBegun:
+    """What a shard gives that was asked for while its run was being drained."""
+
+
 @dataclass
 class _Process:
     """What this process keeps between tasks."""
@@ -69,6 +74,7 @@ class _Process:
     order: Order | None = None
     place: Workplace | None = None
     journal: Journal | None = None
+    drained: str | None = None  # the invocation whose shards are not begun any more
 
 
 _PROCESS = _Process(threading.Lock())
@@ -98,18 +104,27 @@ def get_ready(order: Order) -> str:
     return _place(order).name
 
 
-def run_shard(order: Order, shard: Shard, attempt: int) -> ShardReport | None:
+def run_shard(order: Order, shard: Shard, attempt: int) -> ShardReport | NotBegun | None:
     """Compute and commit one shard, unless its part is there already. Returns its report or None.
 
     Raises:
+        OutputError: the output's disk does not take the part.
         HeadraceError: this worker can't take the plan's road, or the shard can't be computed.
     """
+    if _PROCESS.drained == order.invocation:
+        return NotBegun()
     if (order.out / shard.part).exists():
         return None
     report = process_shard(shard, attempt, _place(order))
     if _PROCESS.journal is not None:
-        _PROCESS.journal.beat()
+        with writing(order.out, refusals_only=True):
+            _PROCESS.journal.beat()
     return report
+
+
+def begin_no_more(invocation: str) -> None:
+    """Finish the shards of this run that were begun, and begin no other."""
+    _PROCESS.drained = invocation
 
 
 def say_goodbye(invocation: str) -> None:
@@ -143,7 +158,8 @@ def _set_up(order: Order) -> Workplace:
     thread = _device_thread(order.siblings(host))
     load = _loader(order.job, model, header.road.device)
     module = thread.run(lambda: load(header.road.precision))
-    _PROCESS.journal = Journal(order.out, order.invocation, ledger, price)
+    with writing(order.out, refusals_only=True):
+        _PROCESS.journal = Journal(order.out, order.invocation, ledger, price)
     ledger.ready()
     return Workplace(
         out=order.out,

@@ -4,6 +4,7 @@ HeadraceError            1  something went wrong that no row and no shard is to 
 ├── JobError             2  the job, its arguments, its model or its input can't be used
 ├── OtherRunError        5  the output folder belongs to another job or another input
 ├── DamagedError         1  a file in the output folder can't be read
+├── OutputError          1  the output folder can't be written: full, read-only, forbidden
 └── ShardError           -  one shard can't be computed; the run goes on and ends with 3
 
 A message says what was expected, what came, and what to do.
@@ -46,6 +47,10 @@ class OtherRunError(HeadraceError):
 
 class DamagedError(HeadraceError):
     """A file that headrace wrote can't be read any more."""
+
+
+class OutputError(HeadraceError):
+    """The output folder can't be written: the disk is full or read-only, or forbids it."""
 
 
 class ShardError(HeadraceError):

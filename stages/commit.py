@@ -41,9 +41,25 @@ def commit(
 ) -> PartFile | None:
     """Make a finished temporary file the part's data file, unless another attempt was first.
 
+    The temporary file is gone afterwards, whatever happens: on a full disk it would be in the way.
+
     Returns:
         The committed file, or None when the name was taken by other bytes.
     """
+    try:
+        return _commit(tmp_file, out, part, report, errors_sha256, tmp)
+    finally:
+        tmp_file.unlink(missing_ok=True)
+
+
+def _commit(
+    tmp_file: Path,
+    out: Path,
+    part: str,
+    report: ShardReport,
+    errors_sha256: str | None,
+    tmp: Path,
+) -> PartFile | None:
     with tmp_file.open("rb") as source:
         os.fsync(source.fileno())
     sha256, size = file_sha256(tmp_file), tmp_file.stat().st_size

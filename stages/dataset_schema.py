@@ -12,6 +12,7 @@ from headrace.schemas.columns import added_columns
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import InputSpec, Job
 from headrace.stages.footer import Footer
+from headrace.stages.nearest import suggest
 from headrace.stages.texts import is_text
 from headrace.stages.unify import is_bytes, unify_fields
 
@@ -129,7 +130,8 @@ def _refuse_unwritable(field: pa.Field) -> None:
 
 def _known(name: str, schema: pa.Schema, key: str) -> None:
     if name not in schema.names:
-        msg = f"{key}: expected one of the input's columns {schema.names}, got {name!r}"
+        near = suggest(name, schema.names, "the input has")
+        msg = f"{key}: expected a column of the input, got {name!r}{near}"
         raise JobError(msg)
 
 

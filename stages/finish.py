@@ -25,6 +25,7 @@ def finish(
     startup_s: float,
 ) -> RunReport:
     """Write `_SUCCESS` if the output is complete, and `_headrace/run.json`. Returns the latter."""
+    clean_tmp(out)  # first: dead workers' files may be what fills the disk
     tmp = own_tmp(out)
     if status == "done":
         create(out / layout.SUCCESS, b"", tmp)

@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -48,7 +49,10 @@ class Journal:
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_S):
-            self._write(closed=False)
+            # A disk that takes no record takes no part either, and that one says so. The next
+            # heartbeat tries again.
+            with suppress(OSError):
+                self._write(closed=False)
 
     def _write(self, *, closed: bool) -> None:
         with self._lock:  # a later record must not be overwritten by an earlier one

@@ -2,16 +2,14 @@
 
 import glob
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import unquote
 
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import InputFormat, InputSpec
-from headrace.schemas.layout import part_name
+from headrace.stages.nesting import refuse_loops, refuse_nesting
 from headrace.stages.store import local_path
 
 SUFFIXES: dict[InputFormat, tuple[str, ...]] = {
@@ -44,11 +42,12 @@ def list_input(spec: InputSpec, out: str) -> tuple[Path, list[Listed]]:
         The base folder, and the files in the order of their relative paths.
 
     Raises:
-        JobError: there is no such path, it holds no file of the format, or the output is in it.
+        JobError: there is no such path, it holds no file of the format, a name there is no UTF-8, a
+            folder can't be listed, or the output lies inside it or around it.
     """
     where = local_path(spec.path, "input.path")
     if glob.has_magic(str(where)) and not where.exists():
-        base, files = _glob(where)
+        base, files = _glob(where, SUFFIXES[spec.format])
     elif where.is_dir():
         base, files = where, _below(where, SUFFIXES[spec.format])
     elif where.is_file():
@@ -58,13 +57,10 @@ def list_input(spec: InputSpec, out: str) -> tuple[Path, list[Listed]]:
         raise JobError(msg)
     if not files:
         _refuse_empty(where, spec.format)
-    target = local_path(out, "output.path")
-    if where.is_dir():
-        nested = target == where or where in target.parents
-    else:
-        nested = _matches((target / part_name(0, "0" * 8)).parts, where.parts)
-    if nested:
-        _refuse_nested_output(where, target)
+    refuse_nesting(where, files, local_path(out, "output.path"))
+    refuse_loops(base, files)
+    for file in files:
+        _refuse_name(file.relative_to(base))
     return base, sorted((_listed(base, file) for file in files), key=lambda entry: entry.relative)
 
 
@@ -77,20 +73,50 @@ def _refuse_empty(where: Path, wanted: InputFormat) -> NoReturn:
     raise JobError(msg)
 
 
-def _glob(pattern: Path) -> tuple[Path, list[Path]]:
+def _glob(pattern: Path, suffixes: tuple[str, ...]) -> tuple[Path, list[Path]]:
     parts = pattern.parts
     fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
     base = Path(*parts[:fixed])
     found = (Path(name) for name in glob.iglob(str(pattern), recursive=True))  # noqa: PTH207 - `**` follows the same rules as in a shell
-    return base, [file for file in found if file.is_file() and _visible(base, file)]
+    visible = [path for path in found if _visible(base, path)]
+    files = [path for path in visible if not path.is_dir()]
+    read = {folder for path in files for folder in path.parents}
+    for folder in visible:
+        if folder.suffix in suffixes and folder not in read and folder.is_dir():
+            msg = (
+                f"input.path: expected files, and {pattern} matches the folder {folder}, whose "
+                "files it does not match. Name the folder itself, or end the glob with /**."
+            )
+            raise JobError(msg)
+    return base, files
 
 
 def _below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     files: list[Path] = []
-    for parent, folders, names in os.walk(folder, followlinks=True):
+    for parent, folders, names in os.walk(folder, onerror=_refuse_folder, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(("_", "."))]
         files += [Path(parent, name) for name in names if name.endswith(suffixes)]
     return [file for file in files if _visible(folder, file)]
+
+
+def _refuse_folder(error: OSError) -> None:
+    """A folder that can't be listed must not be passed over."""
+    msg = (
+        f"input.path: expected to read the folder {error.filename}, got: {error.strerror}. "
+        "Give this user the right to, or leave it out of input.path."
+    )
+    raise JobError(msg) from error
+
+
+def _refuse_name(relative: Path) -> None:
+    try:
+        str(relative).encode()
+    except UnicodeEncodeError as error:
+        msg = (
+            f"input.path: expected file names in UTF-8, got {os.fsencode(relative)!r}. "
+            "Rename it, or leave it out of input.path."
+        )
+        raise JobError(msg) from error
 
 
 def _visible(base: Path, file: Path) -> bool:
@@ -126,21 +152,3 @@ def partitions_of(relative: str) -> Partitions:
             raise JobError(msg)
         found[name] = None if value == NO_VALUE else value
     return tuple(found.items())
-
-
-def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Say whether a glob would match a path; `**` stands for any number of folders."""
-    if not pattern or not path:
-        return not pattern and not path
-    if pattern[0] == "**":
-        rest = pattern[1:]
-        return not rest or any(_matches(path[at:], rest) for at in range(len(path)))
-    return fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
-
-
-def _refuse_nested_output(where: Path, out: Path) -> None:
-    msg = (
-        f"output.path: expected a folder outside the input, got {out} inside {where}; "
-        "a later run would read its own results. Choose another folder."
-    )
-    raise JobError(msg)

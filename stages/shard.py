@@ -22,7 +22,7 @@ from headrace.stages.read import read_slices, stored_bytes
 from headrace.stages.results import output_table, reasons_column
 from headrace.stages.shard_report import report_after_commit, report_before_write
 from headrace.stages.spans import Spans
-from headrace.stages.store import as_json, own_tmp, replace
+from headrace.stages.store import as_json, own_tmp, replace, writing
 from headrace.stages.texts import Texts
 from headrace.stages.tokenize import Tokens, tokenize
 from headrace.stages.workplace import Workplace
@@ -40,6 +40,7 @@ def process_shard(shard: Shard, attempt: int, place: Workplace) -> ShardReport |
 
     Raises:
         ShardError: the shard can't be computed, and trying again would not help.
+        OutputError: the output's disk does not take the part.
         OSError: a file could not be read or written.
     """
     account = place.ledger.open(shard.part)
@@ -51,7 +52,8 @@ def process_shard(shard: Shard, attempt: int, place: Workplace) -> ShardReport |
     if done is None:
         return None
     report = report_after_commit(done.report, place, done.file, done.write_s, charged_s)
-    replace(place.out / layout.report_path(shard.part), as_json(report), own_tmp(place.out))
+    with writing(place.out, refusals_only=True):
+        replace(place.out / layout.report_path(shard.part), as_json(report), own_tmp(place.out))
     return report
 
 
@@ -82,7 +84,7 @@ def _journey(shard: Shard, attempt: int, place: Workplace, account: Account) -> 
         seconds={**spans.seconds, **computed.seconds},
         charged_s=place.ledger.charged(account),
     )
-    with spans("write_s"):
+    with spans("write_s"), writing(place.out, refusals_only=True):
         file = _write(shard, place, _output(table, computed, nulls, faults, place), faults, report)
     return None if file is None else _Committed(report, file, spans.seconds["write_s"])
 

@@ -5,6 +5,7 @@ The protocol of the exclusive creation: write a temporary file on the same file 
 either absent or complete, and the first writer wins.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -12,18 +13,23 @@ import shutil
 import socket
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import psutil
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from headrace.schemas import layout
-from headrace.schemas.errors import DamagedError, JobError
+from headrace.schemas.errors import DamagedError, JobError, OutputError
 
 SHOWN_CHARS = 100
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+# What a disk says that a second attempt does not mend.
+REFUSALS = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+)
 
 
 def local_path(text: str, key: str) -> Path:
@@ -49,6 +55,30 @@ def local_path(text: str, key: str) -> Path:
         msg = f"{key}: expected a path on this machine, got {shown!r}: {why}"
         raise JobError(msg) from error
     return path
+
+
+@contextmanager
+def writing(out: Path, *, refusals_only: bool = False) -> Iterator[None]:
+    """Name the output folder when its disk does not take what is written to it.
+
+    Args:
+        out: the output folder.
+        refusals_only: let other errors of the disk pass as they are: they may be tried again.
+
+    Raises:
+        OutputError: the disk is full or read-only, or forbids it.
+    """
+    try:
+        yield
+    except OSError as error:
+        if refusals_only and error.errno not in REFUSALS:
+            raise
+        why = str(error) if error.errno is None else os.strerror(error.errno)
+        msg = (
+            f"output.path: expected to write in {out}, got: {why}. Mend that and run the same "
+            "command again: what is committed is valid."
+        )
+        raise OutputError(msg) from error
 
 
 def own_tmp(out: Path) -> Path:
@@ -105,10 +135,14 @@ def replace(path: Path, data: bytes, tmp: Path) -> None:
 
 def _written(tmp: Path, data: bytes) -> Path:
     file = tmp / f"{uuid.uuid4().hex}.tmp"
-    with file.open("xb") as sink:
-        sink.write(data)
-        sink.flush()
-        os.fsync(sink.fileno())
+    try:
+        with file.open("xb") as sink:
+            sink.write(data)
+            sink.flush()
+            os.fsync(sink.fileno())
+    except OSError:
+        file.unlink(missing_ok=True)
+        raise
     return file
 
 
@@ -150,8 +184,10 @@ def read_json(path: Path, kind: type[ModelT]) -> ModelT:
     """
     try:
         return kind.model_validate_json(path.read_bytes())
-    except ValueError as error:
-        msg = f"{path}: expected a {kind.__name__} as headrace writes it, got {error}"
+    except ValidationError as error:
+        fault = error.errors(include_input=False)[0]
+        where = "".join(f"{part}: " for part in fault["loc"])
+        msg = f"{path}: expected a {kind.__name__} as headrace writes it: {where}{fault['msg']}"
         raise DamagedError(msg) from error
 
 

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from headrace.schemas.job import Job
 from headrace.schemas.plan import InputFile, Shard
 from headrace.stages.dataset_schema import check_columns, dataset_schema
+from headrace.stages.destination import refuse_unwritable
 from headrace.stages.file_checks import refuse_unreadable
 from headrace.stages.fingerprint import input_fingerprint, job_fields, job_fingerprint
 from headrace.stages.footer import Footer
@@ -18,6 +19,7 @@ from headrace.stages.model_folder import ModelFolder, model_digest, open_model_f
 from headrace.stages.preprocess import check_steps
 from headrace.stages.read import Source
 from headrace.stages.shards import cut_shards
+from headrace.stages.store import local_path
 from headrace.stages.task import check_task
 
 
@@ -61,6 +63,7 @@ def survey(job: Job) -> Survey:
         JobError: the job can't run on this input.
     """
     model = open_model_folder(job.model)
+    refuse_unwritable(local_path(job.output.path, "output.path"))
     base, listed = list_input(job.input, job.output.path)
     footers = read_footers(listed, job.input)
     schema = dataset_schema(footers)

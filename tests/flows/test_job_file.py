@@ -155,7 +155,7 @@ def test_a_long_value_is_cut():
         ({"lower": None}, "preprocess.1: expected lower alone: it takes no setting"),
         (
             {"truncate_chars": 0},
-            "preprocess.1.truncate_chars: input should be greater than or equal to 1, got 0",
+            "preprocess.1.truncate_chars: expected a number of at least 1, got 0",
         ),
         (
             {"replace": {"find": "a", "with": "", "regexp": True}},
@@ -166,14 +166,14 @@ def test_a_long_value_is_cut():
             "preprocess.1.replace.wiht: unknown key; did you mean 'with'?",
         ),
         ({"replace": {"find": "a"}}, "preprocess.1.replace.with: expected a value, got none"),
-        ({"replace": {"find": 1, "with": ""}}, "preprocess.1.replace.find: input should be a"),
+        ({"replace": {"find": 1, "with": ""}}, "preprocess.1.replace.find: expected text, got 1"),
         (
             {"replace": {"find": "(", "with": "", "regex": True}},
             "preprocess.1.replace: expected RE2's syntax in find and with, got: Invalid regular",
         ),
         ({"template": "{title"}, "preprocess.1.template: expected {COLUMN}, and {{ or }} for"),
-        ({"concat": {"columns": "a"}}, "preprocess.1.concat.columns: input should be a valid"),
-        ({"python": "clean"}, "preprocess.1.python: string should match pattern"),
+        ({"concat": {"columns": "a"}}, "preprocess.1.concat.columns: expected a list, got 'a'"),
+        ({"python": "clean"}, "preprocess.1.python: expected MODULE:FUNCTION, got 'clean'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

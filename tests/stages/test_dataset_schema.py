@@ -170,7 +170,9 @@ def test_a_text_column_of_another_type_is_refused(make_job, kind):
     ],
 )
 def test_a_column_that_is_not_there_is_named_with_those_that_are(make_job, changes, key):
-    with pytest.raises(JobError, match=rf"{key}: expected one of .*'also'.*, got 'txt'"):
+    with pytest.raises(
+        JobError, match=rf"{key}: expected a column .*, got 'txt'; did you mean 'text'"
+    ):
         check_columns(make_job(**changes), SCHEMA)
 
 

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from headrace.schemas.errors import JobError
@@ -106,8 +108,44 @@ def test_two_stars_match_any_depth_and_keep_hive_folders(touch):
 
 
 def test_a_glob_does_not_list_folders(touch):
+    folder = touch("in/a.parquet", "in/b/part-0.parquet")
+    assert names(folder / "in/*")[1] == ["a.parquet"]
+
+
+def test_a_folder_of_parquet_files_that_a_glob_matches_is_not_passed_over(touch):
     folder = touch("in/a.parquet", "in/b.parquet/part-0.parquet")
-    assert names(folder / "in/*.parquet")[1] == ["a.parquet"]
+    with pytest.raises(JobError, match=r"matches the folder .*/in/b\.parquet.* end the glob with"):
+        names(folder / "in/*.parquet")
+    assert names(folder / "in/**/*.parquet")[1] == ["a.parquet", "b.parquet/part-0.parquet"]
+
+
+def test_a_broken_link_is_listed_and_left_to_the_reader_of_footers(touch):
+    folder = touch("in/a.parquet")
+    (folder / "in/b.parquet").symlink_to("gone")
+    assert (
+        names(folder / "in")[1] == names(folder / "in/*.parquet")[1] == ["a.parquet", "b.parquet"]
+    )
+
+
+def test_a_name_that_is_no_utf_8_is_refused_by_its_bytes(touch):
+    folder = touch("in/a.parquet")
+    (folder / "in" / os.fsdecode(b"caf\xe9.parquet")).touch()
+    with pytest.raises(JobError, match=r"file names in UTF-8, got b'caf\\xe9\.parquet'"):
+        names(folder / "in")
+
+
+def test_a_folder_that_can_not_be_listed_is_not_passed_over(touch, monkeypatch):
+    folder = touch("in/a.parquet", "in/locked/b.parquet")
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(JobError, match=r"read the folder .*locked, got: Permission denied"):
+        names(folder / "in")
 
 
 def test_a_folder_named_like_a_glob_is_a_folder(touch):
@@ -135,8 +173,8 @@ def test_an_output_inside_the_input_is_refused(touch, out):
         list_input(spec(folder / "in"), str(folder / out))
 
 
-@pytest.mark.parametrize("out", ["out", "in-out", "in2", ""])
-def test_an_output_beside_or_above_the_input_is_fine(touch, out):
+@pytest.mark.parametrize("out", ["out", "in-out", "in2"])
+def test_an_output_beside_the_input_is_fine(touch, out):
     folder = touch("in/a.parquet")
     assert names(folder / "in", folder / out)[1] == ["a.parquet"]
 

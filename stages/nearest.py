@@ -1,0 +1,27 @@
+"""Which known name a misspelt one was meant to be: keys of a job, columns of an input."""
+
+import difflib
+from collections.abc import Sequence
+
+SIMILARITY = 0.5
+SHOWN_NAMES = 20
+
+
+def suggest(name: str, known: Sequence[str], known_are: str) -> str:
+    """Say the nearest known name, or the first twenty where none is near.
+
+    Args:
+        name: what was written.
+        known: what could have been meant, in the order to show.
+        known_are: what a list of them is introduced by, as in "known here".
+
+    Returns:
+        The end of a message: "; did you mean 'text'?" or "; known here: a, b".
+    """
+    near = difflib.get_close_matches(name, known, n=1, cutoff=SIMILARITY)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    more = len(known) - SHOWN_NAMES
+    return f"; {known_are}: {', '.join(known[:SHOWN_NAMES])}" + (
+        f", … and {more:,} more" if more > 0 else ""
+    )
