@@ -15,6 +15,7 @@ from headrace.flows import shield
 from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.job import Job
 from headrace.stages.device_thread import own_cores
+from headrace.stages.wording import in_short
 
 # Read and tokenize the next shard, compute this one, write the last one.
 THREADS_PER_WORKER = 3
@@ -140,7 +141,10 @@ def _existing(address: str) -> Iterator[Cluster]:
     try:
         client = Client(address, timeout=CONNECT_DEADLINE_S)
     except (OSError, ValueError) as error:
-        msg = f"--scheduler: expected a Dask scheduler at {address}, got: {error}"
+        msg = (
+            f"--scheduler: expected a Dask scheduler at {address}, got {in_short(error)}. "
+            "Its address looks like tcp://HOST:8786; start one with: dask scheduler"
+        )
         raise JobError(msg) from error
     with client:
         try:

@@ -8,7 +8,7 @@ from headrace.schemas import layout
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.stages.footers import Footer
-from headrace.stages.nearest import suggest
+from headrace.stages.wording import suggest
 
 RESULT_COLUMNS = {"embed": ("embedding",), "classify": ("label", "score", "top")}
 

@@ -44,6 +44,9 @@ def local_path(text: str, key: str) -> Path:
         raise JobError(msg)
     try:
         path = Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - keep symbolic links
+        if "\0" in text:
+            msg = "a null character"
+            raise ValueError(msg)  # noqa: TRY301 - said as the other reasons are
         str(path).encode()
     except (RuntimeError, ValueError) as error:  # no such user's home; no UTF-8; a null character
         msg = f"{key}: expected a path in UTF-8, got {text!r} ({error}). Choose another one."
