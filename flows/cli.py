@@ -175,12 +175,12 @@ def _fail(error: BaseException, as_json: bool) -> NoReturn:  # noqa: FBT001
     if isinstance(error, KeyboardInterrupt):
         status, text, code = "interrupted", INTERRUPTED, ExitCode.INTERRUPTED
     elif isinstance(error, HeadraceError):
-        status, text, code = "refused", str(error), error.exit_code
+        text, code = str(error), error.exit_code
+        status = "failed" if code == ExitCode.UNEXPECTED else "refused"
     else:
-        text = (
-            f"unexpected error: {type(error).__name__}: {error}\n"
-            "Run again with --debug for the traceback."
-        )
+        from headrace.stages.wording import in_short
+
+        text = f"unexpected error: {in_short(error)}\nRun again with --debug for the traceback."
         status, code = "failed", ExitCode.UNEXPECTED
     sys.stderr.write(f"headrace: {text}\n")
     if as_json:

@@ -1,13 +1,16 @@
 """WHERE it runs: a Dask cluster of worker subprocesses here, or a scheduler that exists already."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import dask
 from distributed import Client
+from distributed.core import rpc
 from distributed.deploy.spec import SpecCluster
 from distributed.deploy.subprocess import SubprocessCluster
 
@@ -15,6 +18,7 @@ from headrace.flows import shield
 from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.job import Job
 from headrace.stages.device_thread import own_cores
+from headrace.stages.wording import in_short
 
 # Read and tokenize the next shard, compute this one, write the last one.
 THREADS_PER_WORKER = 3
@@ -78,6 +82,10 @@ def open_cluster(job: Job, scheduler: str | None, workers: int | None) -> Iterat
         JobError: there is no scheduler at that address, or it has no worker.
         HeadraceError: our own cluster did not start in time.
     """
+    if workers is not None and (scheduler is not None or workers < 1):
+        got = f"{workers} with --scheduler" if workers >= 1 else str(workers)
+        msg = f"--workers: expected how many to start here, 1 or more, got {got}"
+        raise JobError(msg)
     if scheduler is not None:
         yield from _existing(scheduler)
     else:
@@ -138,9 +146,19 @@ def _wait_for_workers(client: Client, count: int) -> None:
 
 def _existing(address: str) -> Iterator[Cluster]:
     try:
+        with ThreadPoolExecutor(1) as pool:  # a notebook's own thread runs a loop already
+            kind = pool.submit(asyncio.run, _ask(address)).result()
+        if kind != "Scheduler":
+            msg = f"a Dask {kind}"
+            raise ValueError(msg)  # noqa: TRY301 - said as all that is wrong with the address
         client = Client(address, timeout=CONNECT_DEADLINE_S)
-    except (OSError, ValueError) as error:
-        msg = f"--scheduler: expected a Dask scheduler at {address}, got: {error}"
+    except Exception as error:
+        late = isinstance(error, TimeoutError)
+        why = f"no answer within {CONNECT_DEADLINE_S} s" if late else in_short(error)
+        msg = (
+            f"--scheduler: expected a Dask scheduler at {address!r}, got {why}. "
+            "Its address looks like tcp://HOST:8786; start one with: dask scheduler"
+        )
         raise JobError(msg) from error
     with client:
         try:
@@ -152,6 +170,13 @@ def _existing(address: str) -> Iterator[Cluster]:
             )
             raise JobError(msg) from error
         yield Cluster(client, own=False)
+
+
+async def _ask(address: str) -> str:
+    """Ask who is there. Dask's client would wait for ever for one that listens and is silent."""
+    async with asyncio.timeout(CONNECT_DEADLINE_S), rpc(address) as there:
+        identity = await there.identity()
+    return str(identity["type"])
 
 
 def _thread_limits(cores: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from headrace.flows.strict_yaml import read_yaml
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.schemas.steps import SETTINGS
-from headrace.stages.nearest import suggest
+from headrace.stages.wording import suggest
 
 # Nobody writes a longer job; data that was named by mistake is not read whole.
 MOST_CHARACTERS = 1_000_000

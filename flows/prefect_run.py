@@ -15,6 +15,7 @@ from headrace.flows.shield import shielded
 from headrace.flows.submit import Wave
 from headrace.schemas.errors import HeadraceError
 from headrace.schemas.report import RunReport
+from headrace.stages.wording import in_short
 
 WAVE_THREADS = 64
 
@@ -77,8 +78,8 @@ def _start_server() -> None:
     thread.join()
     if faults:
         msg = (
-            f"expected Prefect's temporary server to start, got {type(faults[0]).__name__}: "
-            f"{faults[0]}. Set PREFECT_API_URL to one that runs, or use --no-prefect."
+            f"expected Prefect's temporary server to start, got {in_short(faults[0])}. "
+            "Set PREFECT_API_URL to one that runs, or use --no-prefect."
         )
         raise HeadraceError(msg) from faults[0]
 
@@ -141,7 +142,7 @@ def _flow_run(call: Invocation, recipe: Callable[[WaveStarted], RunReport]) -> R
 
 def _refuse_prefect(error: Exception, progress: Progress, *, has_run: bool) -> None:
     """Say that Prefect failed. A run that was over by then stands: Prefect only shows it."""
-    what = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    what = in_short(error)
     if has_run:
         progress.say(f"Prefect could not be told how the run ended ({what})")
         return

@@ -19,7 +19,7 @@ from headrace.schemas.errors import HeadraceError, JobError, OutputError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import Plan
 from headrace.schemas.report import RunReport
-from headrace.stages.destination import refuse_foreign, refuse_to_move, set_aside
+from headrace.stages.destination import made, refuse_foreign, refuse_to_move, set_aside
 from headrace.stages.finish import finish
 from headrace.stages.holding import Holding, look_at, repair
 from headrace.stages.model_folder import PACKAGE
@@ -188,8 +188,8 @@ def _make_plan(call: Invocation, surveyed: Survey, cluster: Cluster) -> Plan:
     with writing(call.out):
         if call.options.fresh:
             _set_aside(call)
-        call.out.mkdir(parents=True, exist_ok=True)
-        return write_plan(call.out, draw_plan(surveyed, shards, resolved), surveyed)
+        with made(call.out):
+            return write_plan(call.out, draw_plan(surveyed, shards, resolved), surveyed)
 
 
 def _order(call: Invocation, surveyed: Survey, cluster: Cluster) -> Order:

@@ -12,9 +12,9 @@ from headrace.schemas.columns import added_columns
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import InputSpec, Job
 from headrace.stages.footer import Footer
-from headrace.stages.nearest import suggest
 from headrace.stages.texts import is_text
 from headrace.stages.unify import is_bytes, unify_fields
+from headrace.stages.wording import suggest
 
 
 def dataset_schema(footers: Sequence[Footer]) -> pa.Schema:

@@ -1,11 +1,13 @@
 """What a run does with its output folder before it writes there: whose it is, and moving it."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headrace.schemas import layout
 from headrace.schemas.errors import JobError
-from headrace.stages.store import names_in
+from headrace.stages.store import clean_tmp, names_in
 
 
 def refuse_unwritable(out: Path) -> None:
@@ -62,3 +64,18 @@ def set_aside(out: Path, stamp: str) -> Path | None:
     target = out.with_name(f"{out.name}.replaced-{stamp}")
     out.rename(target)
     return target
+
+
+@contextmanager
+def made(out: Path) -> Iterator[None]:
+    """Make the output folder, and take it back if the disk does not take what is written first."""
+    new = not out.exists()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError:
+        clean_tmp(out)
+        for folder in (out / layout.TMP, out / layout.HOME, *([out] if new else [])):
+            with suppress(OSError):  # what holds something stays
+                folder.rmdir()
+        raise

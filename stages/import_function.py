@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from headrace.schemas.errors import JobError
+from headrace.stages.wording import in_short
 
 
 def import_function(name: str, key: str) -> Callable[..., Any]:
@@ -24,8 +25,7 @@ def import_function(name: str, key: str) -> Callable[..., Any]:
     except Exception as error:  # a module may raise anything while it is imported
         msg = (
             f"{key}: expected MODULE:FUNCTION that the workers can import, got {name!r} "
-            f"({type(error).__name__}: {error}). "
-            "Install the module there, or put its folder on PYTHONPATH."
+            f"({in_short(error)}). Install the module there, or put its folder on PYTHONPATH."
         )
         raise JobError(msg) from error
     if not callable(found):

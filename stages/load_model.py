@@ -4,12 +4,12 @@ import os
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import ModelSpec, Precision
 from headrace.stages.import_function import import_function
 from headrace.stages.model_folder import ModelFolder
+from headrace.stages.wording import in_short
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -48,10 +48,11 @@ def _from_folder(spec: ModelSpec, model: ModelFolder, dtype: torch.dtype) -> tor
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+    except Exception as error:
         msg = (
             f"model.path: expected a model that transformers loads for task {spec.task!r} in "
-            f"{model.path}, got {type(error).__name__}: {error}"
+            f"{model.path}, got {in_short(error)} "
+            "Copy the folder anew, or name a torch module of your own by model.factory."
         )
         raise JobError(msg) from error
     _refuse_random_weights(found, model, spec)
@@ -82,13 +83,13 @@ def _from_factory(
     except Exception as error:
         msg = (
             f"model.factory: expected {factory}(device, dtype, **{spec.options}) to give a "
-            f"torch.nn.Module, and it raised {type(error).__name__}: {error}"
+            f"torch.nn.Module, and it raised {in_short(error)}. Mend it, or model.options."
         )
         raise JobError(msg) from error
     if not isinstance(module, torch.nn.Module):
         msg = (
-            f"model.factory: expected {factory} to give a torch.nn.Module, "
-            f"got a {type(module).__name__}"
+            f"model.factory: expected {factory} to give a torch.nn.Module, and it gave: "
+            f"{type(module).__name__}. Let it return the module."
         )
         raise JobError(msg)
     return module

@@ -28,6 +28,7 @@ from headrace.stages.sample import sample_texts
 from headrace.stages.shapes import choose_grid, make_grid
 from headrace.stages.task import result_facts
 from headrace.stages.tokenize import Tokens, load_tokenizer, tokenize
+from headrace.stages.wording import in_short
 
 GATE_ROWS = 64
 TRIALS = 3
@@ -180,7 +181,7 @@ def _forward(
     except Exception as error:
         msg = (
             f"model: expected it to compute the one row {PROBE_TEXT!r}, "
-            f"got {type(error).__name__}: {error}"
+            f"got {in_short(error)}. Does it take input_ids and attention_mask by name?"
         )
         raise JobError(msg) from error
     tensor = model_tensor(output, job.model.task)

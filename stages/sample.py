@@ -11,6 +11,7 @@ from headrace.schemas.plan import Shard, Slice
 from headrace.schemas.steps import Step
 from headrace.stages.preprocess import model_texts
 from headrace.stages.read import Source, read_slices
+from headrace.stages.wording import in_short
 
 SLICES = 8
 ROWS = 4_096
@@ -38,7 +39,8 @@ def sample_texts(
     a plan.
 
     Raises:
-        JobError: a preprocessing step can't be used, or fails whatever the row.
+        JobError: a preprocessing step can't be used, or fails whatever the row; or the disk does
+            not give a file's data.
     """
     names = list(dict.fromkeys(columns))
     # One without rows, so that the steps' names are tried whatever the input holds.
@@ -48,6 +50,12 @@ def sample_texts(
             table = read_slices(source, [piece], names)
         except ShardError:
             continue
+        except OSError as error:
+            msg = (
+                f"input.path: expected to read {source.base / piece.path}, got {in_short(error)}. "
+                "Restore the file, or leave it out of input.path."
+            )
+            raise JobError(msg) from error
         step = max(1, -(-table.num_rows * len(slices) // ROWS))
         # Arrow neither takes nor filters every type of text (26.0: views), and a `take` may put
         # 32-bit offsets together until they overflow; slices always work.

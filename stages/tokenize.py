@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from headrace.schemas.errors import JobError
 from headrace.stages.model_folder import ModelFolder
+from headrace.stages.wording import in_short
 
 # `tokenizers` hands out Python lists, 28 bytes a token and more: only this many rows at a time.
 ROWS_AT_ONCE = 1_000
@@ -39,7 +40,10 @@ def load_tokenizer(model: ModelFolder) -> Tokenizer:
     try:
         tokenizer: Tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # `tokenizers` raises nothing narrower
-        msg = f"model.path: expected a tokenizer that `tokenizers` reads in {file}, got {error}"
+        msg = (
+            f"model.path: expected a tokenizer that `tokenizers` reads in {file}, got "
+            f"{in_short(error)}. Copy the folder anew."
+        )
         raise JobError(msg) from error
     special = tokenizer.num_special_tokens_to_add(is_pair=False)
     if model.max_length <= special:

@@ -128,7 +128,7 @@ def test_a_factory_that_is_not_there_is_named(own, factory):
 
 
 def test_a_factory_must_give_a_module(own):
-    with pytest.raises(JobError, match=r"torch\.nn\.Module, got a int"):
+    with pytest.raises(JobError, match=r"torch\.nn\.Module, and it gave: int"):
         own("users_own:number")
 
 

@@ -109,13 +109,6 @@ def test_an_existing_scheduler_and_two_workers(tmp_path, cli):
     assert cli("verify", "out").rc == 0
 
 
-def test_no_scheduler_there(tmp_path, cli):
-    job = write_job(tmp_path, demo_rows(100), model=tiny())
-    run = cli.run(job, "--scheduler", "tcp://127.0.0.1:9")
-    assert run.rc == 2
-    assert "expected a Dask scheduler at tcp://127.0.0.1:9" in run.stderr
-
-
 @pytest.mark.filterwarnings("default")  # transformers' own
 def test_classify_agrees_with_transformers(tmp_path, cli, classifier):
     import torch

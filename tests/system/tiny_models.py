@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 import time
 
 import torch
@@ -35,7 +36,19 @@ class Tiny(torch.nn.Module):
         return hidden
 
 
-def build(device, dtype, dim=8, raise_on=None, nan_on=None, die_once=None, sleep_s=0.0, scale=1.0):
+def build(
+    device,
+    dtype,
+    dim=8,
+    raise_on=None,
+    nan_on=None,
+    die_once=None,
+    sleep_s=0.0,
+    scale=1.0,
+    chatter=None,
+):
+    if chatter:
+        sys.stdout.write(chatter + "\n")
     return Tiny(dim, raise_on, nan_on, die_once, sleep_s, scale).to(device, dtype)
 
 
@@ -48,6 +61,21 @@ class OneClass(Tiny):
 
 def build_one_class(device, dtype):
     return OneClass(8, None, None, None, 0.0, 1.0).to(device, dtype)
+
+
+def burst(device, dtype):
+    raise RuntimeError("no such weights\nand a second line")
+
+
+class Odd(torch.nn.Module):
+    """Gives what no task takes."""
+
+    def forward(self, input_ids, attention_mask):
+        return {"something": input_ids}
+
+
+def odd(device, dtype):
+    return Odd()
 
 
 def not_a_module(device, dtype):

@@ -1,10 +1,11 @@
-"""Which known name a misspelt one was meant to be: keys of a job, columns of an input."""
+"""How errors are worded: the nearest known name, and what another library said, in short."""
 
-import difflib
 from collections.abc import Sequence
 
-SIMILARITY = 0.5
+from headrace.schemas.errors import did_you_mean
+
 SHOWN_NAMES = 20
+SHOWN_CHARACTERS = 300
 
 
 def suggest(name: str, known: Sequence[str], known_are: str) -> str:
@@ -18,10 +19,18 @@ def suggest(name: str, known: Sequence[str], known_are: str) -> str:
     Returns:
         The end of a message: "; did you mean 'text'?" or "; known here: a, b".
     """
-    near = difflib.get_close_matches(name, known, n=1, cutoff=SIMILARITY)
+    near = did_you_mean(name, known)
     if near:
-        return f"; did you mean {near[0]!r}?"
+        return near
     more = len(known) - SHOWN_NAMES
     return f"; {known_are}: {', '.join(known[:SHOWN_NAMES])}" + (
         f", … and {more:,} more" if more > 0 else ""
     )
+
+
+def in_short(error: BaseException) -> str:
+    """Name an error of another library by its class and the first line of what it says."""
+    text = str(error).strip().partition("\n")[0]
+    if len(text) > SHOWN_CHARACTERS:
+        text = text[:SHOWN_CHARACTERS] + "…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
