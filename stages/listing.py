@@ -18,6 +18,12 @@ SUFFIXES: dict[InputFormat, tuple[str, ...]] = {
     "jsonl": (".jsonl", ".ndjson"),
     "arrow": (".arrow", ".feather"),
 }
+TITLES: dict[InputFormat, str] = {
+    "parquet": "Parquet",
+    "csv": "CSV",
+    "jsonl": "JSON Lines",
+    "arrow": "Arrow",
+}
 # As hive and Spark name the folder of rows that have no value.
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -66,10 +72,10 @@ def list_input(spec: InputSpec, out: str) -> tuple[Path, list[Listed]]:
 
 def _refuse_empty(where: Path, wanted: InputFormat) -> NoReturn:
     kinds = " or ".join(f"*{suffix}" for suffix in SUFFIXES[wanted])
-    msg = f"input.path: expected {wanted} files ({kinds}), and found none at {where}."
+    msg = f"input.path: expected {TITLES[wanted]} files ({kinds}), and found none at {where}."
     for other in sorted(SUFFIXES.keys() - {wanted}):
         if where.is_dir() and _below(where, SUFFIXES[other]):
-            msg += f" It holds {other} files: set input.format: {other}."
+            msg += f" It holds {TITLES[other]} files: set input.format: {other}."
     raise JobError(msg)
 
 

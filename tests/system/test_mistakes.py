@@ -73,7 +73,7 @@ OVERRIDES = [
     ("input.path=gone.parquet", ("input.path: expected a file, a folder or a glob", "gone")),
     ("input.path=gone/*.parquet", ("input.path: expected Parquet files", "found none at")),
     ("input.path=s3://bucket/x", ("input.path: expected a path on this machine", "copy the data")),
-    ('input.path="a\\0b"', ("input.path: expected a path in UTF-8, got 'a\\x00b'", "Choose")),
+    ('input.path="a\\0b"', ("input.path: expected a path on this machine, got 'a\\x00b'", "null")),
     ("input.path=~nobody-of-that-name/x", ("input.path: expected a path", "nobody-of-that-name")),
     ("output.path=s3://bucket/x", ("output.path: expected a path on this", "mount the bucket")),
 ]

@@ -53,14 +53,6 @@ def unreadable(folder):
     (folder / "data/b.parquet").chmod(0)
 
 
-def damaged_pages(folder):
-    no_file_of(lambda whole: whole.read_bytes())(folder)
-    file = folder / "data/b.parquet"
-    data = bytearray(file.read_bytes())
-    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
-    file.write_bytes(data)
-
-
 def column_like_ours(folder):
     no_file_of(lambda whole: whole.read_bytes())(folder)
     for name in "ab":
@@ -107,9 +99,3 @@ def test_a_glob_of_folders(tmp_path, job):
     folder_like_a_file(tmp_path)
     args = ("run", job, "--no-prefect", "--set", "input.path=data/*.parquet")
     check(tmp_path, args, 2, ("matches the folder", "data/x.parquet", "end the glob with /**"))
-
-
-def test_data_that_can_not_be_decoded_is_named_when_the_run_is_planned(tmp_path, job):
-    damaged_pages(tmp_path)
-    args = ("plan", job, "--set", "input.path=data", "--set", "model.precision=fp32")
-    check(tmp_path, args, 2, ("input.path: expected to read", "data/b.parquet", "Restore the file"))
