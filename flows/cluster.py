@@ -17,7 +17,7 @@ from distributed.deploy.subprocess import SubprocessCluster
 from headrace.flows import shield
 from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.job import Job
-from headrace.stages.device_thread import own_cores
+from headrace.stages.cores import own_cores
 from headrace.stages.wording import in_short
 
 # Read and tokenize the next shard, compute this one, write the last one.

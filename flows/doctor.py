@@ -10,7 +10,7 @@ import psutil
 import torch
 
 from headrace.schemas.machine import Machine
-from headrace.stages.device_thread import own_cores
+from headrace.stages.cores import own_cores
 from headrace.stages.plan import versions
 from headrace.stages.resolve import multiplies_bf16
 

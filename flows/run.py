@@ -11,9 +11,9 @@ from distributed import wait
 
 from headrace.flows.cluster import Cluster, open_cluster
 from headrace.flows.interrupt import Interrupts
+from headrace.flows.order import Order, on_worker
 from headrace.flows.progress import Progress
 from headrace.flows.submit import Submission, Tried, Watcher, Wave, too_many_errors
-from headrace.flows.worker import Order, get_ready, resolve_on_worker, say_goodbye
 from headrace.schemas import layout
 from headrace.schemas.errors import HeadraceError, JobError, OutputError
 from headrace.schemas.job import Job
@@ -171,7 +171,8 @@ def _make_plan(call: Invocation, surveyed: Survey, cluster: Cluster) -> Plan:
     first, host = next(iter(sorted(cluster.workers().items())))
     siblings = sum(1 for other in cluster.workers().values() if other == host)
     future = cluster.client.submit(
-        resolve_on_worker,
+        on_worker,
+        "resolve_on_worker",
         call.job,
         surveyed.source,
         sample_slices(shards),
@@ -207,7 +208,7 @@ def _order(call: Invocation, surveyed: Survey, cluster: Cluster) -> Order:
 def _ready_workers(call: Invocation, cluster: Cluster, order: Order) -> list[str] | None:
     """Get every worker ready. Returns those that may take shards, or None when all may."""
     futures = {
-        address: cluster.client.submit(get_ready, order, workers=[address], pure=False)
+        address: cluster.client.submit(on_worker, "get_ready", order, workers=[address], pure=False)
         for address in cluster.workers()
     }
     try:
@@ -233,7 +234,8 @@ def _say_goodbye(call: Invocation, cluster: Cluster, order: Order) -> None:
         return
     try:
         cluster.client.run(
-            say_goodbye,
+            on_worker,
+            "say_goodbye",
             order.invocation,
             on_error="ignore",
             callback_timeout=GOODBYE_DEADLINE_S,

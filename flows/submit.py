@@ -11,7 +11,7 @@ from distributed import Future, wait
 from distributed.client import FuturesCancelledError
 
 from headrace.flows.cluster import Cluster
-from headrace.flows.worker import NotBegun, Order, begin_no_more, run_shard
+from headrace.flows.order import NotBegun, Order, on_worker
 from headrace.schemas.errors import HeadraceError, JobError, OutputError, ShardError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import Shard
@@ -127,7 +127,9 @@ class Submission:
         """Let the workers finish what they began; what waits for a thread there is given back."""
         self._draining = True
         self._watcher.draining(min(sum(self._cluster.threads()), len(self._running)))
-        self._cluster.client.run(begin_no_more, self._order.invocation, on_error="ignore")
+        self._cluster.client.run(
+            on_worker, "begin_no_more", self._order.invocation, on_error="ignore"
+        )
 
     def _fill(self, queue: deque[Shard]) -> None:
         if self._draining:
@@ -150,7 +152,8 @@ class Submission:
 
     def _submit(self, shard: Shard, attempt: int) -> Future:
         return self._cluster.client.submit(
-            run_shard,
+            on_worker,
+            "run_shard",
             self._order,
             shard,
             attempt,

@@ -1,67 +1,35 @@
 """WHAT a Dask worker process does: get ready once, then one shard a task, around one device thread.
 
-The functions here are what the client submits; Dask finds them by this module's name.
+The client submits these functions by their names (flows/order.py): this module loads torch.
 """
 
 import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from distributed import get_worker
 
+from headrace.flows.order import NotBegun, Order
 from headrace.schemas import layout
 from headrace.schemas.errors import HeadraceError
 from headrace.schemas.job import Job, Precision
-from headrace.schemas.plan import PlanHeader, Shard, Slice
-from headrace.schemas.report import Price, ShardReport
-from headrace.stages.device_thread import DeviceThread, own_cores
+from headrace.schemas.plan import PlanHeader, Resolved, Shard, Slice
+from headrace.schemas.report import ShardReport
+from headrace.stages.cores import own_cores
+from headrace.stages.device_thread import DeviceThread
 from headrace.stages.forward import Forward
 from headrace.stages.journal import Journal, now_unix_s, process_started_unix_s
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.load_model import load_module
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
 from headrace.stages.read import Source
-from headrace.stages.resolve import Resolved, choose_device, multiplies_bf16, pad_id, resolve
+from headrace.stages.resolve import choose_device, multiplies_bf16, pad_id, resolve
 from headrace.stages.shard import process_shard
 from headrace.stages.store import own_tmp, read_json, writing
 from headrace.stages.tokenize import load_tokenizer
 from headrace.stages.workplace import Workplace
-
-
-@dataclass(frozen=True)
-class Order:
-    """What every task of one run tells its worker."""
-
-    invocation: str
-    job: Job
-    out: Path
-    base: Path  # of the input's files
-    workers_by_host: tuple[tuple[str, int], ...]
-    own_process: bool  # the process was started for this run alone
-
-    def siblings(self, host: str) -> int:
-        """How many workers share this host; one on a host that came later."""
-        return dict(self.workers_by_host).get(host, 1)
-
-    def worker_price(self, host: str) -> Price | None:
-        """One worker's part of its host's price."""
-        price = self.job.price
-        if price is None:
-            return None
-        return Price(
-            worker_per_hour=price.per_hour / self.siblings(host),
-            currency=price.currency,
-            source=price.source,
-            date=price.date,
-        )
-
-
-@dataclass(frozen=True)
-class NotBegun:
-    """What a shard gives that was asked for while its run was being drained."""
 
 
 @dataclass

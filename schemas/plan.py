@@ -122,6 +122,16 @@ class ResultFacts(Value):
         return self.top_k * CLASS_BYTES
 
 
+@dataclass(frozen=True)
+class Resolved:
+    """What the plan needs from a worker (stages/resolve.py)."""
+
+    grid: ShapeGrid
+    road: Road
+    facts: ResultFacts
+    weights_bytes: int
+
+
 class PlanHeader(Value):
     """`_headrace/plan.json`."""
 

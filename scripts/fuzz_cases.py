@@ -19,12 +19,11 @@ import yaml
 from headrace.flows.api import load_job
 from headrace.schemas.errors import HeadraceError, JobError, ShardError
 from headrace.schemas.job import Job
-from headrace.schemas.plan import ResultFacts, Road, Shape, ShapeGrid, Shard
+from headrace.schemas.plan import Resolved, ResultFacts, Road, Shape, ShapeGrid, Shard
 from headrace.stages.device_thread import DeviceThread
 from headrace.stages.forward import Forward
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.plan import draw_plan, write_plan
-from headrace.stages.resolve import Resolved
 from headrace.stages.shard import process_shard
 from headrace.stages.survey import survey
 from headrace.stages.tokenize import load_tokenizer

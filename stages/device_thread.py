@@ -1,7 +1,6 @@
 """The one thread of a worker that runs every forward pass: one stream, one OpenMP team."""
 
 import ctypes
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -71,8 +70,3 @@ def _keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(M_MMAP_THRESHOLD, MMAP_BYTES)
-
-
-def own_cores(workers_on_host: int) -> int:
-    """This worker's share of the cores that the process may run on, at least one."""
-    return max(1, len(os.sched_getaffinity(0)) // workers_on_host)

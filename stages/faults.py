@@ -9,6 +9,10 @@ from headrace.schemas import layout
 from headrace.schemas.plan import Shard
 from headrace.stages.store import create, own_tmp
 
+NULL_INPUT = "null input"  # the reason that is none: it is counted apart
+# So many guilty rows without one good one: the fault is not in the rows.
+HOPELESS_ROWS = 64
+
 
 def list_faults(out: Path, shard: Shard, faults: Mapping[int, str]) -> str | None:
     """Write `_headrace/errors/<part>.<sha256>.jsonl`, a line for each guilty row.

@@ -9,11 +9,10 @@ import torch
 
 from headrace.schemas.errors import HeadraceError, ShardError
 from headrace.stages.batch import Batch
+from headrace.stages.faults import HOPELESS_ROWS
 from headrace.stages.forward import BatchResult
 
 NOT_FINITE = "NonFiniteResult in forward"
-# So many guilty rows without one good one: the fault is not in the rows.
-HOPELESS_ROWS = 64
 OOM_TEXTS = ("out of memory", "can't allocate memory")
 
 

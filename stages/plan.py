@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError, OtherRunError
-from headrace.schemas.plan import Plan, PlanHeader, Shard, Slice
+from headrace.schemas.plan import Plan, PlanHeader, Resolved, Shard, Slice
 from headrace.stages.fingerprint import differences
-from headrace.stages.resolve import Resolved
 from headrace.stages.shards import slices_digest
 from headrace.stages.store import as_json, create, own_tmp, read_json, replace
 from headrace.stages.survey import Survey

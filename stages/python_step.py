@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.schemas.errors import HeadraceError, JobError, ShardError
+from headrace.stages.faults import HOPELESS_ROWS
 from headrace.stages.import_function import import_function
-from headrace.stages.isolate import HOPELESS_ROWS
 from headrace.stages.steps import Frame
 from headrace.stages.texts import is_text, valid_text
 

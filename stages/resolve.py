@@ -16,7 +16,7 @@ import torch
 
 from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.job import Job, Precision
-from headrace.schemas.plan import ResultFacts, Road, ShapeGrid, Slice
+from headrace.schemas.plan import Resolved, Road, ShapeGrid, Slice
 from headrace.stages.batch import Batch, padding_share
 from headrace.stages.forward import Forward, fit_to_batch, model_tensor
 from headrace.stages.gate import compare
@@ -42,16 +42,6 @@ LENGTH_MULTIPLE = {"cpu": 1, "cuda": 8}
 MAX_SHAPES = {"cpu": 32, "cuda": 12}
 
 Load = Callable[[Precision], torch.nn.Module]
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """What the plan needs from a worker."""
-
-    grid: ShapeGrid
-    road: Road
-    facts: ResultFacts
-    weights_bytes: int
 
 
 def choose_device(wanted: str) -> str:

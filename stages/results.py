@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.schemas.plan import ResultFacts
+from headrace.stages.faults import NULL_INPUT
 from headrace.stages.forward import BatchResult
 
-NULL_INPUT = "null input"
 LIST_VALUE = "element"  # what Parquet's standard calls a list's values
 
 

@@ -17,9 +17,9 @@ from headrace.schemas.plan import Plan, PlanHeader, Shard
 from headrace.schemas.report import Rows
 from headrace.schemas.verify import Verification
 from headrace.stages.commit import CommitRecord
+from headrace.stages.faults import NULL_INPUT
 from headrace.stages.holding import read_footer_report
 from headrace.stages.plan import load_plan
-from headrace.stages.results import NULL_INPUT
 from headrace.stages.store import file_sha256, read_json
 
 READERS = 4

@@ -133,8 +133,7 @@ def tiny_encoder():
 @pytest.fixture(scope="session")
 def make_resolved():
     """Stand in for what a worker resolves for the tiny model."""
-    from headrace.schemas.plan import ResultFacts, Road, Shape, ShapeGrid
-    from headrace.stages.resolve import Resolved
+    from headrace.schemas.plan import Resolved, ResultFacts, Road, Shape, ShapeGrid
 
     def make(**facts):
         grid = ShapeGrid(

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.machinery
+import re
 import sys
 from pathlib import Path
 
@@ -169,3 +170,11 @@ def test_the_four_folders_are_no_packages_by_themselves(folder):
     assert not (ROOT / folder / "__init__.py").exists()
     found = importlib.machinery.PathFinder.find_spec(folder, [str(ROOT)])
     assert found is None or found.loader is None or found.origin is None
+
+
+def test_every_module_has_its_line_in_the_docs():
+    page = (ROOT / "docs/structure.md").read_text()
+    modules = {f"{folder}/{file.name}" for folder, file in source_files(ROOT)}
+    modules = {name for name in modules if not name.startswith("kernels/")}
+    listed = set(re.findall(r"^\| `(\w+/\w+\.py)` \|", page, re.MULTILINE))
+    assert listed == modules

@@ -54,6 +54,15 @@ def test_the_probe_sees_what_is_loaded():
 
 
 @pytest.mark.parametrize(
+    "module",
+    ["flows.run", "flows.prefect_run", "stages.verify", "stages.holding", "stages.totals"],
+)
+def test_the_client_of_a_run_never_loads_torch(module):
+    loaded = loaded_after(f"import headrace.{module}")
+    assert not {"torch", "transformers", "tokenizers", "pandas"} & set(loaded)
+
+
+@pytest.mark.parametrize(
     "code",
     [
         "import headrace",

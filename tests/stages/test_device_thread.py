@@ -4,7 +4,7 @@ import time
 import pytest
 import torch
 
-from headrace.stages.device_thread import DeviceThread, own_cores
+from headrace.stages.device_thread import DeviceThread
 from headrace.stages.ledger import WorkerLedger
 
 
@@ -73,8 +73,3 @@ def test_the_device_is_given_back_when_the_work_fails(device):
     idle = ledger.idle_s
     time.sleep(0.02)
     assert ledger.record("w", "i", "h", 1, None, closed=True).idle_s >= idle + 0.02
-
-
-def test_workers_of_a_host_share_its_cores(monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
-    assert [own_cores(workers) for workers in (1, 2, 3, 16)] == [8, 4, 2, 1]

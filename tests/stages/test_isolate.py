@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.plan import Shape
 from headrace.stages.batch import Batch, make_batches
+from headrace.stages.faults import HOPELESS_ROWS
 from headrace.stages.forward import BatchResult
-from headrace.stages.isolate import HOPELESS_ROWS, NOT_FINITE, run_batches
+from headrace.stages.isolate import NOT_FINITE, run_batches
 
 SHAPES = (Shape(length=8, rows=(64, 32, 16, 8)), Shape(length=32, rows=(16, 8, 4, 2)))
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from headrace.schemas.errors import JobError, ShardError
-from headrace.stages.isolate import HOPELESS_ROWS
+from headrace.stages.faults import HOPELESS_ROWS
 from headrace.stages.python_step import ROW, run_python_step
 from headrace.stages.texts import BAD_UTF8
 

@@ -4,8 +4,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.schemas.plan import ResultFacts
+from headrace.stages.faults import NULL_INPUT
 from headrace.stages.forward import BatchResult
-from headrace.stages.results import NULL_INPUT, Results, output_table, reasons_column
+from headrace.stages.results import Results, output_table, reasons_column
 
 LABELS = ("bad", "good", "so-so")
 

@@ -1,0 +1,8 @@
+"""How many processor cores a worker may use."""
+
+import os
+
+
+def own_cores(workers_on_host: int) -> int:
+    """This worker's share of the cores that the process may run on, at least one."""
+    return max(1, len(os.sched_getaffinity(0)) // workers_on_host)
