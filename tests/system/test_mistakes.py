@@ -1,7 +1,9 @@
 """Mistakes in a job file and at the prompt: one message each, and nothing touched."""
 
+import re
+
 import pytest
-from cli_support import demo_rows, tiny, write_job
+from cli_support import ROOT, demo_rows, tiny, write_job
 from mistake_support import change, check, refused, run_here, tiny_job
 
 JOB = "name: x\ninput: {path: in.parquet, text: text}\nmodel: {path: m, task: embed}\n"
@@ -178,3 +180,11 @@ def test_what_a_model_prints_does_not_mix_with_the_result(tmp_path, cli):
     assert run.rc == 0, run.stderr
     assert run.json["rows"]["good"] == 20
     assert "a model's own words" in run.stderr
+
+
+def test_the_table_in_the_docs_says_what_these_tests_check():
+    section = (ROOT / "docs/inputs.md").read_text().partition("## Mistakes")[2]
+    pieces = re.findall(r"^\| [^|]+ \| `([^|]+)` \| [^|]+ \|$", section, re.MULTILINE)
+    assert len(pieces) > 40
+    tests = "".join(file.read_text() for file in (ROOT / "tests/system").glob("test_mistakes*.py"))
+    assert [piece for piece in pieces if piece not in tests] == []

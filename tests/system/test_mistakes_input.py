@@ -85,7 +85,11 @@ INPUTS = [
     ("a loop of links", loop, ("without a loop", "data/again", "Remove the symbolic link")),
     ("an unreadable file", unreadable, ("b.parquet", "Permission denied")),
     ("a column named like ours", column_like_ours, ("expected no input column named 'embedding'",)),
-    ("two types of a column", two_types, ("expected", "'headword'", "a.parquet", "b.parquet")),
+    (
+        "two types of a column",
+        two_types,
+        ("that loses nothing", "'headword'", "a.parquet", "b.parquet"),
+    ),
 ]
 
 
