@@ -56,10 +56,11 @@ class Cli:
         how = () if prefect else ("--no-prefect",)
         return self("run", job, *how, "--json", *args, timeout=timeout)
 
-    def start(self, job, *args):
+    def start(self, job, *args, prefect=False):
         """Start a run in a process group of its own."""
+        how = () if prefect else ("--no-prefect",)
         return subprocess.Popen(
-            [HEADRACE, "run", str(job), "--no-prefect", "--json", *args],
+            [HEADRACE, "run", str(job), *how, "--json", *args],
             cwd=self.folder,
             env=self.env,
             stdout=subprocess.PIPE,

@@ -1,7 +1,6 @@
 """What goes wrong in real runs, and what must be left of it: nothing lost, nothing twice."""
 
 import json
-import signal
 
 import pyarrow.parquet as pq
 import pytest
@@ -56,23 +55,6 @@ def test_killed_in_mid_run_then_the_same_command(tmp_path, cli):
     whole = cli.run(job, "--set", f"output.path={tmp_path / 'whole'}")
     assert whole.rc == 0, whole.stderr
     assert read_output(tmp_path / "out").equals(read_output(tmp_path / "whole"))
-
-
-def test_interrupted_prints_its_object_and_goes_on_later(tmp_path, cli):
-    job = write_job(tmp_path, demo_rows(1_000), model=tiny(**SLOW))
-    running = cli.start(job)
-    wait_for(lambda: len(parts(tmp_path)) >= 2)
-    running.send_signal(signal.SIGINT)
-    stdout, stderr = running.communicate(timeout=60)
-    assert running.returncode == 130, stderr
-    found = json.loads(stdout)
-    assert found["status"] == "interrupted"
-    assert 2 <= found["shards"]["committed"] < 10
-    assert found["rows"]["in"] == found["rows"]["good"] == 100 * len(parts(tmp_path))
-    again = cli.run(job)
-    assert again.rc == 0
-    assert again.json["rows"]["in"] == 1_000
-    assert cli("verify", "out").rc == 0
 
 
 def test_a_worker_that_dies_once_costs_an_attempt_only(tmp_path, cli):
