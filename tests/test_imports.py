@@ -29,6 +29,7 @@ PUBLIC = [
     "Job",
     "JobError",
     "OtherRunError",
+    "OutputError",
     "ShardError",
     "__version__",
     "load_job",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         HeadraceError,
         JobError,
         OtherRunError,
+        OutputError,
         ShardError,
     )
     from headrace.schemas.job import Job
@@ -31,6 +32,7 @@ __all__ = [
     "Job",
     "JobError",
     "OtherRunError",
+    "OutputError",
     "ShardError",
     "__version__",
     "load_job",
@@ -49,6 +51,7 @@ _HOMES = {
     "Job": "headrace.schemas.job",
     "JobError": _ERRORS,
     "OtherRunError": _ERRORS,
+    "OutputError": _ERRORS,
     "ShardError": _ERRORS,
     "load_job": "headrace.flows.job_file",
     "plan": _API,

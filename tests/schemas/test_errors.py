@@ -8,6 +8,7 @@ from headrace.schemas.errors import (
     HeadraceError,
     JobError,
     OtherRunError,
+    OutputError,
     ShardError,
     did_you_mean,
 )
@@ -20,6 +21,7 @@ from headrace.schemas.errors import (
         (JobError, 2),
         (OtherRunError, 5),
         (DamagedError, 1),
+        (OutputError, 1),
         (ShardError, 3),
     ],
 )

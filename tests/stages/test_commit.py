@@ -118,3 +118,19 @@ def test_of_many_writers_exactly_one_wins(out, attempt, report):
     assert len(results) == 8
     assert winner.sha256 == file_sha256(out / PART)
     assert list(own_tmp(out).iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["create", "publish", "file_sha256"])
+def test_an_attempt_that_the_disk_refuses_leaves_nothing_in_its_way(
+    out, attempt, report, monkeypatch, step
+):
+    file = attempt(1)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(f"headrace.stages.commit.{step}", full)
+    with pytest.raises(OSError, match="No space"):
+        commit(file, out, PART, report, None, own_tmp(out))
+    assert list(own_tmp(out).iterdir()) == []
+    assert data_files(out) == []

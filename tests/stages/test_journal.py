@@ -64,6 +64,28 @@ def test_the_heart_beats(monkeypatch, tmp_path):
     assert "headrace-journal" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_a_heart_that_meets_a_full_disk_goes_on_beating(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "HEARTBEAT_S", 0.02)
+    journal = Journal(tmp_path, "call", WorkerLedger(now_unix_s()), None)
+    refused = threading.Event()
+
+    def full(*_):
+        refused.set()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "replace", full)
+        assert refused.wait(20)
+        with pytest.raises(OSError, match="No space"):
+            journal.beat()  # a shard's own record is not passed over
+    first = record_of(journal, tmp_path).last_seen_unix_s
+    deadline = time.monotonic() + 20
+    while record_of(journal, tmp_path).last_seen_unix_s == first:
+        assert time.monotonic() < deadline, "no heartbeat came"
+        time.sleep(0.01)
+    journal.close()
+
+
 def test_a_record_is_plain_json(journal, tmp_path):
     text = (tmp_path / layout.WORKERS / f"{journal.name}.json").read_text()
     assert set(json.loads(text)) == set(WorkerRecord.model_fields)

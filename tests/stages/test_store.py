@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import socket
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.schemas import layout
-from headrace.schemas.errors import DamagedError, JobError
+from headrace.schemas.errors import DamagedError, JobError, OutputError
 from headrace.schemas.report import Rows
 from headrace.stages.store import (
     as_json,
@@ -24,6 +25,7 @@ from headrace.stages.store import (
     publish,
     read_json,
     replace,
+    writing,
 )
 
 
@@ -174,3 +176,44 @@ def test_what_can_be_no_path_is_refused_with_its_key(text, why):
     ) as it:
         local_path(text, "output.path")
     assert len(str(it.value)) < 300
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
+@pytest.mark.parametrize("refusals_only", [False, True])
+def test_a_disk_that_refuses_is_named_with_its_reason(tmp_path, code, refusals_only):
+    said = rf"output\.path: expected to write in {tmp_path}, got: {os.strerror(code)}\. Mend"
+    with (
+        pytest.raises(OutputError, match=said),
+        writing(tmp_path, refusals_only=refusals_only),
+    ):
+        raise OSError(code, "as the disk says")
+
+
+def test_what_may_be_tried_again_passes_where_it_is_asked_for(tmp_path):
+    with pytest.raises(OSError, match="busy"), writing(tmp_path, refusals_only=True):
+        raise OSError(errno.EBUSY, "busy")
+    with pytest.raises(OutputError, match=os.strerror(errno.EBUSY)), writing(tmp_path):
+        raise OSError(errno.EBUSY, "busy")
+    with pytest.raises(OutputError, match="no number"), writing(tmp_path):
+        raise OSError("no number")
+
+
+def test_a_file_that_could_not_be_written_whole_is_removed(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="full"):
+        create(tmp_path / "file", b"data", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_value_is_said_in_one_line_without_its_content(tmp_path):
+    from headrace.schemas.plan import PlanHeader
+
+    (tmp_path / "plan.json").write_text('{"secret": "of a row"}')
+    said = r"plan\.json: expected a PlanHeader as headrace writes it: "
+    with pytest.raises(DamagedError, match=said) as caught:
+        read_json(tmp_path / "plan.json", PlanHeader)
+    assert "of a row" not in str(caught.value)
+    assert "\n" not in str(caught.value)

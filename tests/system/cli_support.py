@@ -30,8 +30,8 @@ class Result:
 class Cli:
     """Runs `headrace` in a folder, with the tests' tiny models importable by the workers."""
 
-    def __init__(self, folder, prefect_home):
-        self.folder = folder
+    def __init__(self, folder, prefect_home, scheduler=None):
+        self.folder, self.scheduler = folder, scheduler
         self.env = {
             **os.environ,
             "PYTHONPATH": str(Path(__file__).parent),
@@ -54,7 +54,8 @@ class Cli:
 
     def run(self, job, *args, prefect=False, timeout=240):
         how = () if prefect else ("--no-prefect",)
-        return self("run", job, *how, "--json", *args, timeout=timeout)
+        where = () if self.scheduler is None else ("--scheduler", self.scheduler)
+        return self("run", job, *how, *where, "--json", *args, timeout=timeout)
 
     def start(self, job, *args, prefect=False):
         """Start a run in a process group of its own."""

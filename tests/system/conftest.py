@@ -21,12 +21,45 @@ def _own_core():
 
 @pytest.fixture
 def cli(tmp_path, cli_in):
+    """Runs that start workers of their own."""
     return cli_in(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def cli_in():
     return lambda folder: Cli(folder, folder / "prefect")
+
+
+@pytest.fixture
+def quick(tmp_path, quick_in):
+    """Runs on a Dask cluster that is there already: for tests of what a run does, not where."""
+    return quick_in(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def quick_in(cluster):
+    return lambda folder: Cli(folder, folder / "prefect", cluster)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """The scheduler's address of a cluster with one worker process, as a user may keep one."""
+    from distributed.deploy.subprocess import SubprocessCluster
+
+    env = Cli(tmp_path_factory.mktemp("cluster"), tmp_path_factory.mktemp("prefect")).env
+    with pytest.MonkeyPatch.context() as patch:
+        # A worker takes over the path that its nanny has had from the start.
+        for name in ("PYTHONPATH", "HF_HUB_OFFLINE", "DO_NOT_TRACK"):
+            patch.setenv(name, env[name])
+        started = SubprocessCluster(
+            n_workers=1,
+            threads_per_worker=3,
+            dashboard_address=None,
+            worker_kwargs={"memory_limit": 0},
+            silence_logs=50,
+        )
+    with started:
+        yield started.scheduler_address
 
 
 def _save_classifier(folder, **config):

@@ -52,13 +52,13 @@ def padded_to_16(tmp_path):
     return folder
 
 
-def test_dirty_text_costs_no_row_but_its_own(tmp_path, cli, padded_to_16):
+def test_dirty_text_costs_no_row_but_its_own(tmp_path, quick, padded_to_16):
     from sentence_transformers import SentenceTransformer
 
     raw = [as_bytes(text) for text, _ in DIRTY.values()]
     table = pa.table({"text": pa.array(raw, pa.binary()).view(pa.string())})
     job = write_job(tmp_path, table, model={"path": str(padded_to_16)}, errors={"max_ratio": 1.0})
-    run = cli.run(job)
+    run = quick.run(job)
     assert run.rc == 0, run.stderr
     reasons = [why for _, why in DIRTY.values()]
     output = read_output(tmp_path / "out")
@@ -72,7 +72,7 @@ def test_dirty_text_costs_no_row_but_its_own(tmp_path, cli, padded_to_16):
         "errors": 3,
     }
     assert output["text"].cast(pa.binary()).to_pylist() == raw
-    assert cli("verify", "out").rc == 0
+    assert quick("verify", "out").rc == 0
     rows = [row for row, why in enumerate(reasons) if why is None]
     model = SentenceTransformer(str(MINILM), device="cpu")
     theirs = model.encode([raw[row].decode() for row in rows], normalize_embeddings=True)
@@ -90,7 +90,7 @@ KINDS = {
 }
 
 
-def test_columns_of_every_text_type_are_joined(tmp_path, cli):
+def test_columns_of_every_text_type_are_joined(tmp_path, quick):
     """Each row of four columns has a twin whose first column is the four joined by hand."""
     rows = [
         ("one", "two", "three", "four"),
@@ -115,7 +115,7 @@ def test_columns_of_every_text_type_are_joined(tmp_path, cli):
     job = write_job(tmp_path, table.append_column("n", [[1] * 9]), model=tiny(), input=source)
     # Parquet gives the types back that it was given.
     assert pq.read_schema(tmp_path / "in.parquet").types[:4] == list(KINDS.values())
-    run = cli.run(job)
+    run = quick.run(job)
     assert run.rc == 0, run.stderr
     assert run.json["rows"] == {"in": 9, "good": 8, "null": 1, "errors": 0}
     output = read_output(tmp_path / "out")
@@ -123,6 +123,6 @@ def test_columns_of_every_text_type_are_joined(tmp_path, cli):
     assert vectors[:4] == vectors[4:8]
     assert len({tuple(vector) for vector in vectors[:4]}) == 4
     assert output.select(list(KINDS)).equals(table)
-    refused = cli.run(job, "--set", "input.text=[string, n]", "--fresh")
+    refused = quick.run(job, "--set", "input.text=[string, n]", "--fresh")
     assert refused.rc == 2
     assert "input.text: expected a text column, got 'n' of type int64" in refused.stderr

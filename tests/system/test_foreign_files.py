@@ -189,7 +189,7 @@ def of_one_kind(file):
     return kinds.get("at", "timestamp[us, tz=UTC]").endswith("UTC]") and "arrow-go" not in file.name
 
 
-def test_all_writers_files_in_one_dataset(tmp_path, cli):
+def test_all_writers_files_in_one_dataset(tmp_path, quick):
     """Some have a column less, or INT32 for INT64: one schema holds all."""
     files = [file for file in foreign_files() if has_text(file) and of_one_kind(file)]
     assert len(files) > 10
@@ -200,13 +200,13 @@ def test_all_writers_files_in_one_dataset(tmp_path, cli):
         connection.execute(f"COPY (SELECT 1::INT AS id, 'b' AS text) TO '{target}'")
     files = [*files, path / "90-polars.parquet", path / "91-duckdb.parquet"]
     job, over = job_over(tmp_path, path, output={"path": "out", "columns": ["id", "text"]})
-    run = cli.run(job, *over, "--set", "shards.target_rows=1000")
+    run = quick.run(job, *over, "--set", "shards.target_rows=1000")
     assert run.rc == 0, run.stderr
     given = [pq.read_table(file, columns=["id", "text"]) for file in files]
     rows = [row for table in given for row in table.to_pylist()]
     assert run.json["rows"]["in"] == len(rows)
     assert read_output(tmp_path / "out").select(["id", "text"]).to_pylist() == rows
-    assert cli("verify", "out").rc == 0
+    assert quick("verify", "out").rc == 0
 
 
 MODERN = ("spark-3.5-gzip", "spark-3.5-v2-zstd", "spark-3.5-lz4-raw", "spark-4-bloom-split")
@@ -218,28 +218,28 @@ DATASETS = {
 
 
 @pytest.mark.parametrize("names", DATASETS.values(), ids=DATASETS)
-def test_every_column_comes_out_of_the_real_command_bit_equal(tmp_path, cli, names):
+def test_every_column_comes_out_of_the_real_command_bit_equal(tmp_path, quick, names):
     files = [FOREIGN / f"{name}.parquet" for name in names]
     job, over = job_over(tmp_path, copied(tmp_path, files))
-    run = cli.run(job, *over, "--set", "shards.target_rows=20")
+    run = quick.run(job, *over, "--set", "shards.target_rows=20")
     assert run.rc == 0, run.stderr
     given = pa.concat_tables([pq.read_table(file) for file in files])
     same(read_output(tmp_path / "out").select(given.column_names), given)
-    assert cli("verify", "out").rc == 0
+    assert quick("verify", "out").rc == 0
 
 
-def test_the_folders_that_spark_makes_of_odd_values(tmp_path, cli):
+def test_the_folders_that_spark_makes_of_odd_values(tmp_path, quick):
     job, over = job_over(tmp_path, PARTITIONS)
-    run = cli.run(job, *over)
+    run = quick.run(job, *over)
     assert run.rc == 0, run.stderr
     rows = read_output(tmp_path / "out").sort_by("id").select(["id", "text", "city"]).to_pylist()
     cities = ["plain", "São Paulo", "a/b=c", "100%", None, None]
     assert rows == [{"id": at, "text": f"row {at}", "city": city} for at, city in enumerate(cities)]
 
 
-def test_text_that_is_only_bytes_needs_a_word_in_the_job(tmp_path, cli):
+def test_text_that_is_only_bytes_needs_a_word_in_the_job(tmp_path, quick):
     job, over = job_over(tmp_path, FOREIGN / "clickhouse-bytes.parquet")
-    run = cli.run(job, *over)
+    run = quick.run(job, *over)
     assert run.rc == 2
     assert "expected a text column, got 'text' of type binary" in run.stderr
     assert not (tmp_path / "out").exists()
@@ -315,26 +315,26 @@ def test_what_the_footer_shows_to_be_unreadable_is_refused(refused, kind):
 
 
 @pytest.mark.parametrize("kind", ["LZO", "an encrypted column"])
-def test_the_command_refuses_at_once_and_leaves_nothing(tmp_path, cli, refused, kind):
+def test_the_command_refuses_at_once_and_leaves_nothing(tmp_path, quick, refused, kind):
     (job, over), said = refused(kind)
-    run = cli.run(job, *over)
+    run = quick.run(job, *over)
     assert run.rc == 2, run.stderr
     assert said in run.stderr
     assert "Traceback" not in run.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_a_column_that_the_job_does_not_read_may_be_encrypted(tmp_path, cli):
+def test_a_column_that_the_job_does_not_read_may_be_encrypted(tmp_path, quick):
     table = text_table(50).append_column("secret", pa.array(["x"] * 50))
     encrypt(table, tmp_path / "sealed.parquet", plain_footer=True, columns=["secret"])
     output = {"path": "out", "columns": ["id"]}
     job, over = job_over(tmp_path, tmp_path / "sealed.parquet", output=output)
-    run = cli.run(job, *over)
+    run = quick.run(job, *over)
     assert run.rc == 0, run.stderr
     assert read_output(tmp_path / "out")["id"].to_pylist() == list(range(50))
 
 
-def test_damaged_pages_fail_their_shards_and_a_restored_file_completes(tmp_path, cli):
+def test_damaged_pages_fail_their_shards_and_a_restored_file_completes(tmp_path, quick):
     """Four shards of two files: a flipped bit, a hole of zeros, a spoilt header, and a good one."""
     (tmp_path / "in").mkdir()
     files = [tmp_path / "in" / name for name in ("a.parquet", "b.parquet")]
@@ -345,7 +345,7 @@ def test_damaged_pages_fail_their_shards_and_a_restored_file_completes(tmp_path,
     spoil(files[0], 1, "id", "flip")
     spoil(files[1], 1, "text", "header")
     job, over = job_over(tmp_path, tmp_path / "in")
-    run = cli.run(job, *over)
+    run = quick.run(job, *over)
     assert run.rc == 3, run.stderr
     failures = dict(sorted(run.json["failures"].items()))
     assert [name[:12] for name in failures] == ["part-0000000", "part-0000001", "part-0000003"]
@@ -355,18 +355,18 @@ def test_damaged_pages_fail_their_shards_and_a_restored_file_completes(tmp_path,
         assert why.endswith("(1 attempt)")
         assert "text 1" not in why
     assert run.json["shards"]["committed"] == 1
-    shown = cli("report", "out").stderr.split()
+    shown = quick("report", "out").stderr.split()
     assert all(f"{name}:" in shown for name in failures)
-    verified = cli("verify", "out", "--json")
+    verified = quick("verify", "out", "--json")
     assert verified.rc == 6
     assert [fault.partition(":")[0] for fault in verified.json["faults"]] == list(failures)
 
     for file, content in zip(files, whole, strict=True):
         file.write_bytes(content)
-    again = cli.run(job, *over)
+    again = quick.run(job, *over)
     assert again.rc == 0, again.stderr
     assert again.json["shards"]["skipped"] == 1
     assert again.json["rows"]["in"] == 400
     given = pa.concat_tables([pq.read_table(file) for file in files])
     same(read_output(tmp_path / "out").select(["id", "text"]), given)
-    assert cli("verify", "out").rc == 0
+    assert quick("verify", "out").rc == 0

@@ -74,8 +74,8 @@ def stepped(tmp_path):
     )
 
 
-def test_every_step_on_every_kind_of_row(tmp_path, cli, stepped):
-    run = cli.run(stepped)
+def test_every_step_on_every_kind_of_row(tmp_path, quick, stepped):
+    run = quick.run(stepped)
     assert run.rc == 0, run.stderr
     assert run.json["rows"] == {"in": 90, "good": 60, "null": 0, "errors": 30}
     assert "secret" not in run.stdout + run.stderr
@@ -93,9 +93,9 @@ def test_every_step_on_every_kind_of_row(tmp_path, cli, stepped):
         output["text"].cast(pa.binary()).to_pylist()
         == as_text([text for _, text, _ in ROWS * 10]).cast(pa.binary()).to_pylist()
     )
-    assert cli("verify", "out").rc == 0
+    assert quick("verify", "out").rc == 0
     changed = [*STEPS[:-1], {"fill_null": "nothing"}]
-    refused = cli.run(stepped, "--set", f"preprocess={json.dumps(changed)}")
+    refused = quick.run(stepped, "--set", f"preprocess={json.dumps(changed)}")
     assert refused.rc == 5
     assert "preprocess: the output has" in refused.stderr
 
@@ -110,9 +110,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("steps", "said"), BAD, ids=[said[:30] for _, said in BAD])
-def test_a_bad_step_says_what_to_do_and_leaves_nothing(tmp_path, cli, steps, said):
+def test_a_bad_step_says_what_to_do_and_leaves_nothing(tmp_path, quick, steps, said):
     job = write_job(tmp_path, demo_rows(100), model=tiny())
-    run = cli.run(job, "--set", f"preprocess={steps}")
+    run = quick.run(job, "--set", f"preprocess={steps}")
     assert run.rc == 2, run.stderr
     assert said in run.stderr
     assert "Traceback" not in run.stderr
@@ -134,11 +134,11 @@ def prompted(tmp_path):
 
 
 @pytest.mark.parametrize("prompt", ["query", None])
-def test_prompts_agree_with_sentence_transformers(tmp_path, cli, prompted, prompt):
+def test_prompts_agree_with_sentence_transformers(tmp_path, quick, prompted, prompt):
     from sentence_transformers import SentenceTransformer
 
     table = demo_rows(30, every=500)
-    run = cli.run(write_job(tmp_path, table, model={"path": str(prompted), "prompt": prompt}))
+    run = quick.run(write_job(tmp_path, table, model={"path": str(prompted), "prompt": prompt}))
     assert run.rc == 0, run.stderr
     ours = np.array(read_output(tmp_path / "out")["embedding"].to_pylist(), np.float32)
     model = SentenceTransformer(str(prompted), device="cpu")

@@ -49,7 +49,7 @@ def assert_same(row, expected):
 
 
 @pytest.mark.filterwarnings("default")  # transformers' own
-def test_several_labels_agree_with_transformers(tmp_path, cli, multi_label_classifier):
+def test_several_labels_agree_with_transformers(tmp_path, quick, multi_label_classifier):
     from transformers import pipeline
 
     table = demo_rows(200, every=60)
@@ -57,7 +57,7 @@ def test_several_labels_agree_with_transformers(tmp_path, cli, multi_label_class
     texts[7] = None
     table = table.set_column(2, table.schema.field("text"), pa.array(texts))
     model = {"path": str(multi_label_classifier), "task": "classify"}
-    run = cli.run(write_job(tmp_path, table, model=model))
+    run = quick.run(write_job(tmp_path, table, model=model))
     assert run.rc == 0, run.stderr
     assert run.json["rows"] == {"in": 200, "good": 199, "null": 1, "errors": 0}
     output = read_output(tmp_path / "out")
@@ -73,15 +73,17 @@ def test_several_labels_agree_with_transformers(tmp_path, cli, multi_label_class
     classify = pipeline("text-classification", model=str(multi_label_classifier), top_k=None)
     for row, theirs in zip(rows[:20], classify(texts[:20]), strict=True):
         assert_same(row, [(e["label"], e["score"]) for e in theirs if e["score"] >= 0.5])
-    assert cli("verify", "out").rc == 0
+    assert quick("verify", "out").rc == 0
 
 
 @pytest.mark.filterwarnings("default")  # transformers' own
-def test_a_higher_threshold_may_leave_a_row_without_a_label(tmp_path, cli, multi_label_classifier):
+def test_a_higher_threshold_may_leave_a_row_without_a_label(
+    tmp_path, quick, multi_label_classifier
+):
     table = demo_rows(200, every=60)
     model = {"path": str(multi_label_classifier), "task": "classify"}
     job = write_job(tmp_path, table, model={**model, "threshold": 0.9, "top_k": 2})
-    run = cli.run(job)
+    run = quick.run(job)
     assert run.rc == 0, run.stderr
     assert run.json["rows"]["good"] == 200
     plan = json.loads((tmp_path / "out/_headrace/plan.json").read_text())["result"]
@@ -91,30 +93,30 @@ def test_a_higher_threshold_may_leave_a_row_without_a_label(tmp_path, cli, multi
     for row, each in zip(rows, probabilities, strict=True):
         assert_same(row, kept(each, 0.9, 2))
     assert {len(row) for row in rows} == {0, 1, 2}
-    assert cli("verify", "out").rc == 0
+    assert quick("verify", "out").rc == 0
 
 
-def test_one_class_alone_gets_a_sigmoid(tmp_path, cli):
+def test_one_class_alone_gets_a_sigmoid(tmp_path, quick):
     """A user's own module; the folder that gives the tokenizer says nothing about classes."""
     table = demo_rows(100)
     model = {"factory": "tiny_models:build_one_class", "task": "classify", "precision": "fp32"}
-    run = cli.run(write_job(tmp_path, table, model=model))
+    run = quick.run(write_job(tmp_path, table, model=model))
     assert run.rc == 0, run.stderr
     output = read_output(tmp_path / "out")
     assert set(output["label"].to_pylist()) == {"0"}
     scores = output["score"].to_numpy()
     assert 0.0 < scores.min() < 0.3
     assert 0.7 < scores.max() < 1.0
-    assert cli("verify", "out").rc == 0
+    assert quick("verify", "out").rc == 0
 
 
-def test_short_vectors_agree_with_sentence_transformers(tmp_path, cli):
+def test_short_vectors_agree_with_sentence_transformers(tmp_path, quick):
     from sentence_transformers import SentenceTransformer
 
     from headrace.stages.model_folder import find_model
 
     table = demo_rows(80, every=60)
-    run = cli.run(write_job(tmp_path, table, model={"truncate_dim": 96}))
+    run = quick.run(write_job(tmp_path, table, model={"truncate_dim": 96}))
     assert run.rc == 0, run.stderr
     output = read_output(tmp_path / "out")
     assert output.schema.field("embedding").type == pa.list_(pa.float32(), 96)
@@ -124,17 +126,17 @@ def test_short_vectors_agree_with_sentence_transformers(tmp_path, cli):
     theirs = model.encode(texts, truncate_dim=96, normalize_embeddings=True)
     assert (ours * theirs).sum(1).min() >= 0.9999
     np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1.0, atol=1e-6)
-    assert cli("verify", "out").rc == 0
+    assert quick("verify", "out").rc == 0
 
 
-def test_half_precision_is_a_cast_and_every_reader_reads_it(tmp_path, cli):
+def test_half_precision_is_a_cast_and_every_reader_reads_it(tmp_path, quick):
     """A row with a value beyond float16's range has no result."""
     table = demo_rows(200)
     model = {**tiny(scale=90_000.0), "normalize": False}
     job = write_job(tmp_path, table, model=model)
-    assert cli.run(job, "--set", f"output.path={tmp_path / 'exact'}").rc == 0
+    assert quick.run(job, "--set", f"output.path={tmp_path / 'exact'}").rc == 0
     exact = vectors(read_output(tmp_path / "exact"))
-    run = cli.run(job, "--set", "output.dtype=float16")
+    run = quick.run(job, "--set", "output.dtype=float16")
     assert run.rc == 0, run.stderr
     good = np.abs(exact).max(1) < OVERFLOW
     assert 50 < good.sum() < 190
@@ -151,7 +153,7 @@ def test_half_precision_is_a_cast_and_every_reader_reads_it(tmp_path, cli):
     half = vectors(output.filter(pa.array(good)))
     assert half.dtype == np.float16
     assert (half == exact[good].astype(np.float16)).all()
-    assert cli("verify", "out").rc == 0
+    assert quick("verify", "out").rc == 0
     check_readers(tmp_path / "out", half)
 
 
@@ -168,14 +170,14 @@ def check_readers(folder, half):
     assert (np.array([row[0] for row in rows], np.float16) == half).all()
 
 
-def test_a_run_goes_over_another_s_output(tmp_path, cli, classifier):
+def test_a_run_goes_over_another_s_output(tmp_path, quick, classifier):
     first = write_job(
         tmp_path,
         demo_rows(200),
         model=tiny(),
         output={"path": str(tmp_path / "a"), "dtype": "float16"},
     )
-    assert cli.run(first).rc == 0
+    assert quick.run(first).rc == 0
     second = write_job(
         tmp_path,
         demo_rows(1),
@@ -183,12 +185,12 @@ def test_a_run_goes_over_another_s_output(tmp_path, cli, classifier):
         model={"path": str(classifier), "task": "classify", "top_k": 2},
         input={"path": str(tmp_path / "a"), "text": "text"},
     )
-    refused = cli.run(second)
+    refused = quick.run(second)
     assert refused.rc == 2
     assert "'headrace_error'" in refused.stderr
     assert "output.prefix" in refused.stderr
     assert "output.columns" in refused.stderr
-    run = cli.run(second, "--set", "output.prefix=b_")
+    run = quick.run(second, "--set", "output.prefix=b_")
     assert run.rc == 0, run.stderr
     assert run.json["rows"] == {"in": 200, "good": 200, "null": 0, "errors": 0}
     before, after = read_output(tmp_path / "a"), read_output(tmp_path / "out")
@@ -198,12 +200,12 @@ def test_a_run_goes_over_another_s_output(tmp_path, cli, classifier):
     assert after.select(before.column_names).equals(before)
     assert set(after["b_label"].to_pylist()) <= set(NAMES)
     for folder in ("a", "out"):
-        assert cli("verify", folder).rc == 0
+        assert quick("verify", folder).rc == 0
 
 
-def test_a_plan_counts_the_bytes_of_the_dtype(tmp_path, cli):
+def test_a_plan_counts_the_bytes_of_the_dtype(tmp_path, quick):
     job = write_job(tmp_path, demo_rows(300), model={**tiny(), "truncate_dim": 6})
-    found = cli("plan", job, "--json", "--set", "output.dtype=float16")
+    found = quick("plan", job, "--json", "--set", "output.dtype=float16")
     assert found.rc == 0, found.stderr
     assert (found.json["result"]["width"], found.json["result"]["dtype"]) == (6, "float16")
     assert found.json["shard_result_bytes"] == 100 * 6 * 2
@@ -217,9 +219,9 @@ def test_a_plan_counts_the_bytes_of_the_dtype(tmp_path, cli):
         (["model.task=classify", "model.threshold=0.5"], "model.threshold: expected a multi-label"),
     ],
 )
-def test_what_does_not_fit_the_model_is_refused(tmp_path, cli, overrides, said):
+def test_what_does_not_fit_the_model_is_refused(tmp_path, quick, overrides, said):
     job = write_job(tmp_path, demo_rows(100), model=tiny())
-    run = cli.run(job, *(word for override in overrides for word in ("--set", override)))
+    run = quick.run(job, *(word for override in overrides for word in ("--set", override)))
     assert run.rc == 2, run.stderr
     assert said in run.stderr
     assert not (tmp_path / "out").exists()

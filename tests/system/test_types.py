@@ -28,7 +28,7 @@ def same(left, right):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, cli_in):
+def run(tmp_path_factory, quick_in):
     folder = tmp_path_factory.mktemp("types")
     columns = every_type()
     fields = [pa.field(name, column.type) for name, column in columns.items()]
@@ -46,7 +46,7 @@ def run(tmp_path_factory, cli_in):
     arrays = [*columns.values(), *[pa.array(range(ROWS), pa.int8())] * 2, demo_rows(ROWS)["text"]]
     table = pa.Table.from_arrays([*arrays[:-1], arrays[-1].combine_chunks()], schema=schema)
     job = write_job(folder, table, model=tiny(), row_group_size=2)
-    done = cli_in(folder).run(job, "--set", "shards.target_rows=4")
+    done = quick_in(folder).run(job, "--set", "shards.target_rows=4")
     assert done.rc == 0, done.stderr
     parts = [pq.read_table(file) for file in sorted((folder / "out").glob("*.parquet"))]
     assert [part.num_rows for part in parts] == [4, 2]

@@ -24,7 +24,7 @@ MEMORY_TOKENS = 300  # less than a batch, and more than the longest row
 
 
 @pytest.fixture(scope="module")
-def echoed(tmp_path_factory, cli_in):
+def echoed(tmp_path_factory, quick_in):
     """A run over rows of shuffled lengths, one of them giant, watched on a terminal."""
     folder = tmp_path_factory.mktemp("echo")
     lengths = np.random.default_rng(0).permutation(ROWS) % 97
@@ -38,7 +38,7 @@ def echoed(tmp_path_factory, cli_in):
     command = [HEADRACE, "run", str(job), "--no-prefect", "--json"]
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        command, cwd=folder, env=cli_in(folder).env, stdout=subprocess.PIPE, stderr=slave
+        command, cwd=folder, env=quick_in(folder).env, stdout=subprocess.PIPE, stderr=slave
     )
     os.close(slave)
     shown = b""
@@ -106,13 +106,13 @@ def test_the_progress_that_is_shown_is_what_was_committed(echoed):
     assert cost == pytest.approx(sum(tally["cost"] for tally in tallies(folder)), abs=1e-4)
 
 
-def test_results_do_not_depend_on_the_batch_s_size(tmp_path, cli, classifier):
+def test_results_do_not_depend_on_the_batch_s_size(tmp_path, quick, classifier):
     model = {"path": str(classifier), "task": "classify", "top_k": 5}
     job = write_job(tmp_path, demo_rows(60, every=60), model=model)
     scores = []
     for tokens in (64, 4_096):
         out = f"output.path={tmp_path}/{tokens}"
-        assert cli.run(job, "--set", f"compute.batch_tokens={tokens}", "--set", out).rc == 0
+        assert quick.run(job, "--set", f"compute.batch_tokens={tokens}", "--set", out).rc == 0
         top = read_output(tmp_path / str(tokens))["top"].to_pylist()
         scores.append([{entry["label"]: entry["score"] for entry in row} for row in top])
     small, large = ([[row[k] for k in sorted(row)] for row in each] for each in scores)
