@@ -46,6 +46,7 @@ def local_path(text: str, key: str) -> Path:
         raise JobError(msg)
     try:
         path = Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - keep symbolic links
+        text.encode()  # plans and reports are UTF-8
         path.stat()  # the system says what is no path
     except (FileNotFoundError, NotADirectoryError):
         return path

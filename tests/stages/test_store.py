@@ -168,6 +168,7 @@ def test_names_come_sorted_and_none_without_a_folder(tmp_path):
         ("a\0b", "null"),
         ("~nobody-by-this-name/x", "home directory"),
         ("a\ud800", "surrogates"),
+        (os.fsdecode(b"caf\xe9"), "surrogates"),
     ],
 )
 def test_what_can_be_no_path_is_refused_with_its_key(text, why):
