@@ -1,6 +1,7 @@
 """What the unit tests share: jobs, footers, reports, and a tiny model."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ settings.load_profile("headrace")
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "one", "two", "three", "four", "boom", "nan", "mud")
 WIDTH = 4
+
+# A shell that starts the tests in the background lets them, and all that they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _job(**changes):
