@@ -13,7 +13,7 @@ from pyarrow import csv
 
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import CsvSpec, InputSpec
-from headrace.schemas.plan import InputFile, Span
+from headrace.schemas.plan import Span
 from headrace.stages.footer import Footer, RowGroup
 from headrace.stages.listing import Listed
 from headrace.stages.text_blocks import BYTE_ORDER_MARK, Block, TextFile, read_span, refuse_no_text
@@ -39,17 +39,7 @@ def csv_footer(entry: Listed, spec: InputSpec) -> Footer:
         rows = _parse(block.data[skip:], spec.csv, types, list(types), entry.file).num_rows
         if rows:
             groups.append(RowGroup(rows, size - skip, (offset + skip, size - skip)))
-    return Footer(
-        listed=entry,
-        file=InputFile(
-            path=entry.relative,
-            size_bytes=file.size_bytes,
-            footer_sha256=file.sha256,
-            rows=sum(group.rows for group in groups),
-        ),
-        schema=pa.schema(types.items()),
-        row_groups=tuple(groups),
-    )
+    return file.footer(entry, groups, pa.schema(types.items()))
 
 
 def read_csv(file: Path, span: Span, spec: InputSpec, columns: Sequence[str]) -> pa.Table:

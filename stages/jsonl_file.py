@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import InputSpec
-from headrace.schemas.plan import InputFile, Span
+from headrace.schemas.plan import Span
 from headrace.stages.footer import Footer, RowGroup, rows_only
 from headrace.stages.listing import Listed
 from headrace.stages.text_blocks import TextFile, read_span
@@ -41,17 +41,7 @@ def jsonl_footer(entry: Listed, spec: InputSpec) -> Footer:
             fields[name] = _merged(fields.get(name, field), field, entry.file)
         if objects:
             groups.append(RowGroup(len(objects), block.span[1], block.span))
-    return Footer(
-        listed=entry,
-        file=InputFile(
-            path=entry.relative,
-            size_bytes=file.size_bytes,
-            footer_sha256=file.sha256,
-            rows=sum(group.rows for group in groups),
-        ),
-        schema=pa.schema(fields.values()),
-        row_groups=tuple(groups),
-    )
+    return file.footer(entry, groups, pa.schema(fields.values()))
 
 
 def read_jsonl(file: Path, span: Span, wanted: pa.Schema) -> pa.Table:

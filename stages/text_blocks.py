@@ -1,12 +1,16 @@
 """Step 1b for text files: cut a file into blocks of whole records, each read by itself later."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 from headrace.schemas.errors import JobError
-from headrace.schemas.plan import Span
+from headrace.schemas.plan import InputFile, Span
+from headrace.stages.footer import Footer, RowGroup
+from headrace.stages.listing import Listed
 
 BLOCK_BYTES = 8 * 1024 * 1024
 MAGIC = {
@@ -69,6 +73,20 @@ class TextFile:
                     del rest[:whole]
         if rest:
             yield Block((offset, len(rest)), bytes(rest), ended=False)
+
+    def footer(self, entry: Listed, groups: Sequence[RowGroup], schema: pa.Schema) -> Footer:
+        """Say what the plan needs, once the file was read."""
+        return Footer(
+            listed=entry,
+            file=InputFile(
+                path=entry.relative,
+                size_bytes=self.size_bytes,
+                footer_sha256=self.sha256,
+                rows=sum(group.rows for group in groups),
+            ),
+            schema=schema,
+            row_groups=tuple(groups),
+        )
 
     def _note(self, chunk: bytes) -> None:
         if self.size_bytes == 0:
