@@ -1,7 +1,5 @@
 """The names of everything in an output folder. Names that start with `_` are no data."""
 
-import re
-
 SUCCESS = "_SUCCESS"
 HOME = "_headrace"
 PLAN = f"{HOME}/plan.json"
@@ -16,8 +14,6 @@ TMP = f"{HOME}/tmp"  # noqa: S108 - below the output folder
 
 FORMAT = 1
 FOOTER_KEY = "headrace"
-
-PART_PATTERN = re.compile(r"^part-(\d{7})-([0-9a-f]{8})\.parquet$")
 
 
 def part_name(index: int, shard_id: str) -> str:

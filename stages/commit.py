@@ -47,38 +47,27 @@ def commit(
         The committed file, or None when the name was taken by other bytes.
     """
     try:
-        return _commit(tmp_file, out, part, report, errors_sha256, tmp)
+        with tmp_file.open("rb") as source:
+            os.fsync(source.fileno())
+        sha256, size = file_sha256(tmp_file), tmp_file.stat().st_size
+        record = CommitRecord(
+            part=part,
+            sha256=sha256,
+            size_bytes=size,
+            shard=report.shard,
+            shard_id=report.shard_id,
+            job_fingerprint=report.job_fingerprint,
+            input_fingerprint=report.input_fingerprint,
+            rows=report.tally.rows,
+            errors_sha256=errors_sha256,
+        )
+        create(out / layout.commit_path(part, sha256), as_json(record), tmp)
+        target = out / part
+        if not publish(tmp_file, target) and file_sha256(target) != sha256:
+            return None
+        return part_file(target, sha256)
     finally:
         tmp_file.unlink(missing_ok=True)
-
-
-def _commit(
-    tmp_file: Path,
-    out: Path,
-    part: str,
-    report: ShardReport,
-    errors_sha256: str | None,
-    tmp: Path,
-) -> PartFile | None:
-    with tmp_file.open("rb") as source:
-        os.fsync(source.fileno())
-    sha256, size = file_sha256(tmp_file), tmp_file.stat().st_size
-    record = CommitRecord(
-        part=part,
-        sha256=sha256,
-        size_bytes=size,
-        shard=report.shard,
-        shard_id=report.shard_id,
-        job_fingerprint=report.job_fingerprint,
-        input_fingerprint=report.input_fingerprint,
-        rows=report.tally.rows,
-        errors_sha256=errors_sha256,
-    )
-    create(out / layout.commit_path(part, sha256), as_json(record), tmp)
-    target = out / part
-    if not publish(tmp_file, target) and file_sha256(target) != sha256:
-        return None
-    return part_file(target, sha256)
 
 
 def part_file(target: Path, sha256: str) -> PartFile:
