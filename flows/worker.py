@@ -24,11 +24,11 @@ from headrace.stages.journal import Journal, now_unix_s, process_started_unix_s
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.load_model import load_module
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
+from headrace.stages.prepare import host_texts
 from headrace.stages.read import Source
 from headrace.stages.resolve import choose_device, multiplies_bf16, pad_id, resolve
 from headrace.stages.shard import process_shard
 from headrace.stages.store import own_tmp, read_json, writing
-from headrace.stages.tokenize import load_tokenizer
 from headrace.stages.workplace import Workplace
 
 
@@ -133,9 +133,7 @@ def _set_up(order: Order) -> Workplace:
         out=order.out,
         source=Source(order.base, header.job.input, header.dataset_schema),
         header=header,
-        tokenizer=load_tokenizer(model),
-        lowercase=model.lowercase,
-        prompt=model.prompt,
+        texts=host_texts(header.job, model),
         forward=Forward(module, header.road.device, header.result, pad_id(model)),
         device=thread,
         ledger=ledger,

@@ -87,6 +87,7 @@ class Tally(Value):
     batches: int = 0
     oom_halvings: int = 0
     shapes: dict[str, int] = Field(default_factory=dict)  # batches by shape, as "rows x length"
+    tokenized: dict[str, int] = Field(default_factory=dict)  # rows, by what tokenized them
 
     def __add__(self, other: "Tally") -> "Tally":
         """Add two tallies; an unknown cost makes the sum unknown."""
@@ -103,6 +104,7 @@ class Tally(Value):
             batches=self.batches + other.batches,
             oom_halvings=self.oom_halvings + other.oom_halvings,
             shapes=dict(Counter(self.shapes) + Counter(other.shapes)),
+            tokenized=dict(Counter(self.tokenized) + Counter(other.tokenized)),
         )
 
     @property

@@ -11,10 +11,10 @@ import torch
 from headrace.schemas.report import DeviceUse
 from headrace.stages.batch import Batch
 from headrace.stages.forward import BatchResult
-from headrace.stages.isolate import Outcome, run_batches
+from headrace.stages.handover import RaggedOnDevice
+from headrace.stages.isolate import Collect, Outcome, run_batches
 from headrace.stages.results import Results
 from headrace.stages.spans import Spans
-from headrace.stages.tokenize import Tokens
 from headrace.stages.workplace import Workplace
 
 
@@ -29,11 +29,13 @@ class Computed:
     use: DeviceUse
 
 
-def compute(tokens: Tokens, batches: Sequence[Batch], rows: int, place: Workplace) -> Computed:
+def compute(
+    ragged: RaggedOnDevice, batches: Sequence[Batch], rows: int, place: Workplace
+) -> Computed:
     """Run a shard's batches; isolate the rows that can't be computed.
 
     Args:
-        tokens: of all rows of the shard.
+        ragged: the tokens of all rows of the shard.
         batches: which rows to compute, in which shapes.
         rows: N, how many rows the shard has.
         place: the worker's model and device.
@@ -45,16 +47,20 @@ def compute(tokens: Tokens, batches: Sequence[Batch], rows: int, place: Workplac
     forward.spans = Spans()
     results = Results(rows, place.header.result)
     latencies_ms: list[float] = []
-    ragged = forward.put(tokens)
 
-    def infer(batch: Batch) -> BatchResult:
+    def launch(batch: Batch) -> Collect:
         start = time.perf_counter()
-        result = forward.run(ragged, batch)
-        latencies_ms.append((time.perf_counter() - start) * 1e3)
-        return result
+        collect = forward.launch(ragged, batch)
+
+        def timed() -> BatchResult:
+            result = collect()
+            latencies_ms.append((time.perf_counter() - start) * 1e3)
+            return result
+
+        return timed
 
     wall_s, cpu_s = time.perf_counter(), time.process_time()
-    outcome = run_batches(batches, infer, results.place)
+    outcome = run_batches(batches, launch, results.place, forward.depth)
     wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
     use = _device_use(place, wall_s, cpu_s)
     return Computed(results, outcome, latencies_ms, forward.spans.seconds, use)

@@ -1,8 +1,8 @@
 """Steps 7 and 8: one static batch through the model and its post-processing, on one device."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,19 +15,11 @@ from headrace.schemas.errors import JobError
 from headrace.schemas.job import VectorDtype
 from headrace.schemas.plan import ResultFacts
 from headrace.stages.batch import Batch
+from headrace.stages.handover import RaggedOnDevice
 from headrace.stages.spans import Spans
-from headrace.stages.tokenize import Tokens
 
 HIDDEN_RANK = 3
 DTYPES: dict[VectorDtype, torch.dtype] = {"float32": torch.float32, "float16": torch.float16}
-
-
-@dataclass(frozen=True)
-class RaggedOnDevice:
-    """A shard's tokens where the model is."""
-
-    ids: torch.Tensor  # (T,) int32
-    offsets: torch.Tensor  # (N + 1,) int64
 
 
 @dataclass(frozen=True)
@@ -40,52 +32,60 @@ class BatchResult:
     finite: npt.NDArray[np.bool_]  # (R,)
 
 
+class Outputs(NamedTuple):
+    """What one static batch gave, on the device: as BatchResult, with B rows."""
+
+    values: torch.Tensor
+    classes: torch.Tensor | None
+    finite: torch.Tensor
+
+
 @dataclass
 class Forward:
-    """A loaded model and how its outputs become results."""
+    """A loaded model and how its outputs become results. Batches run eagerly, one at a time."""
 
     module: torch.nn.Module
     device: str
     facts: ResultFacts
     pad_id: int
     spans: Spans = field(default_factory=Spans)
+    depth: ClassVar[int] = 1  # batches that may be under way at once
 
-    def put(self, tokens: Tokens) -> RaggedOnDevice:
-        """Copy a shard's ragged tokens to the device."""
-        with self.spans("h2d_s"):
-            return RaggedOnDevice(
-                torch.from_numpy(tokens.ids).to(self.device),
-                torch.from_numpy(tokens.offsets).to(self.device),
-            )
-
-    def run(self, tokens: RaggedOnDevice, batch: Batch) -> BatchResult:
+    def launch(self, ragged: RaggedOnDevice, batch: Batch) -> Callable[[], BatchResult]:
         """Run one batch. Raises whatever the model raises."""
-        rows = np.full(batch.height, -1, np.int64)
-        rows[: batch.rows.size] = batch.rows
         with torch.inference_mode():
             with self.spans("forward_s"):
-                rows_b = torch.from_numpy(rows).to(self.device)
-                ids, mask = pad_gather(
-                    tokens.ids, tokens.offsets, rows_b, batch.length, self.pad_id
-                )
+                ids, mask = self.gather(ragged, batch, padded_rows(batch).to(self.device))
                 output = self.module(input_ids=ids, attention_mask=mask)
             with self.spans("post_s"):
-                values, classes, finite = self._post(output, mask)
+                outputs = self.post(output, mask)
             with self.spans("d2h_s"):
-                real = batch.rows.size
-                return BatchResult(
-                    values[:real].cpu().numpy(),
-                    None if classes is None else classes[:real].cpu().numpy(),
-                    finite[:real].cpu().numpy(),
-                )
+                result = on_host(outputs, batch.rows.size)
+        return lambda: result
 
-    def _post(
-        self, output: object, mask: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    def gather(
+        self, ragged: RaggedOnDevice, batch: Batch, rows_b: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Lay a batch's rows out as ids (B, L) and mask (B, L)."""
+        return pad_gather(
+            ragged.ids,
+            ragged.starts,
+            ragged.counts,
+            rows_b,
+            batch.length,
+            self.pad_id,
+            ragged.before,
+            ragged.behind,
+        )
+
+    def post(self, output: object, mask: torch.Tensor) -> Outputs:
+        """Make results of the model's output, on the device."""
         tensor = model_tensor(output, self.facts.task)
         fit_to_batch(tensor, mask)
         if self.facts.task == "classify":
-            return softmax_topk(tensor, self.facts.top_k, activation=self.facts.activation)
+            return Outputs(
+                *softmax_topk(tensor, self.facts.top_k, activation=self.facts.activation)
+            )
         hidden = tensor.ndim == HIDDEN_RANK
         pooled = pool(tensor, mask, self.facts.pooling) if hidden else tensor.float()
         vectors, finite = normalize(
@@ -93,7 +93,23 @@ class Forward:
             enabled=self.facts.normalize,
             dtype=DTYPES[self.facts.dtype],
         )
-        return vectors, None, finite
+        return Outputs(vectors, None, finite)
+
+
+def padded_rows(batch: Batch) -> torch.Tensor:
+    """Number the rows of a static batch (B,) int64, -1 where there is none."""
+    rows = np.full(batch.height, -1, np.int64)
+    rows[: batch.rows.size] = batch.rows
+    return torch.from_numpy(rows)
+
+
+def on_host(outputs: Outputs, rows: int) -> BatchResult:
+    """Copy the results of the first rows, which are real, to the host, and wait for them."""
+    return BatchResult(
+        outputs.values[:rows].cpu().numpy(),
+        None if outputs.classes is None else outputs.classes[:rows].cpu().numpy(),
+        outputs.finite[:rows].cpu().numpy(),
+    )
 
 
 def model_tensor(output: object, task: str) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """Step 9: run the batches, whatever a row does: halve on memory, bisect to the guilty rows."""
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,10 @@ from headrace.stages.forward import BatchResult
 NOT_FINITE = "NonFiniteResult in forward"
 OOM_TEXTS = ("out of memory", "can't allocate memory")
 
+Collect = Callable[[], BatchResult]
+Launch = Callable[[Batch], Collect]
+Place = Callable[[npt.NDArray[np.int64], BatchResult], None]
+
 
 @dataclass
 class Outcome:
@@ -29,65 +34,76 @@ class Outcome:
     shapes: dict[str, int] = field(default_factory=dict)
 
 
-def run_batches(
-    batches: Iterable[Batch],
-    infer: Callable[[Batch], BatchResult],
-    place: Callable[[npt.NDArray[np.int64], BatchResult], None],
-) -> Outcome:
+def run_batches(batches: Iterable[Batch], launch: Launch, place: Place, depth: int = 1) -> Outcome:
     """Run every batch and place every good row's result; name the rows that have none.
 
     Args:
         batches: what to run, in order.
-        infer: runs one batch, and may raise anything.
+        launch: begins one batch and returns what waits for its result. Either may raise anything.
         place: takes rows (R,) and their results.
+        depth: how many batches may be under way at once.
 
     Raises:
         ShardError: 64 rows failed and none succeeded.
-        HeadraceError: `infer` found the job itself at fault.
+        HeadraceError: the model found the job itself at fault.
     """
-    outcome = Outcome()
-    for batch in batches:
-        pending = [batch]
-        while pending:
-            pending += _attempt(pending.pop(), infer, place, outcome)
-            _give_up_if_hopeless(outcome)
-    return outcome
+    outcome, todo = Outcome(), iter(batches)
+    again: list[Batch] = []  # last first
+    running: deque[tuple[Batch, Collect]] = deque()
+    while True:
+        batch = again.pop() if again else next(todo, None)
+        if batch is not None and _above(batch, outcome.token_limit):
+            again += _halves(batch)
+            continue
+        if batch is not None:
+            again += _begin(batch, launch, running, outcome)
+        if running and (batch is None or len(running) == depth):
+            again += _end(*running.popleft(), place, outcome)
+        _give_up_if_hopeless(outcome)
+        if batch is None and not running and not again:
+            return outcome
 
 
-def _attempt(
-    batch: Batch,
-    infer: Callable[[Batch], BatchResult],
-    place: Callable[[npt.NDArray[np.int64], BatchResult], None],
-    outcome: Outcome,
+def _begin(
+    batch: Batch, launch: Launch, running: deque[tuple[Batch, Collect]], outcome: Outcome
 ) -> list[Batch]:
-    """Run one batch. Returns what is still to be run, last first."""
-    if _above(batch, outcome.token_limit):
-        return _halves(batch)
+    """Begin one batch. Returns what is to be run in its place, last first."""
     outcome.batches += 1
     outcome.padded_tokens += batch.padded_tokens
     outcome.shapes[batch.shape] = outcome.shapes.get(batch.shape, 0) + 1
     try:
-        result = infer(batch)
+        running.append((batch, launch(batch)))
     except HeadraceError:
         raise
     except Exception as error:  # noqa: BLE001 - any row may raise anything; its name is reported
-        if _is_out_of_memory(error):
-            outcome.oom_halvings += 1
-            half = max(1, batch.padded_tokens // 2)
-            outcome.token_limit = min(half, outcome.token_limit or half)
-        if batch.height > 1:
-            return _halves(batch)
-        outcome.faults[int(batch.rows[0])] = f"{type(error).__name__} in forward"
-        return []
+        return _failed(batch, error, outcome)
+    return []
+
+
+def _end(batch: Batch, collect: Collect, place: Place, outcome: Outcome) -> list[Batch]:
+    """Wait for one batch. Returns what is still to be run of it, last first."""
+    try:
+        result = collect()
+    except HeadraceError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as above
+        return _failed(batch, error, outcome)
     return _keep_finite(batch, result, place, outcome)
 
 
-def _keep_finite(
-    batch: Batch,
-    result: BatchResult,
-    place: Callable[[npt.NDArray[np.int64], BatchResult], None],
-    outcome: Outcome,
-) -> list[Batch]:
+def _failed(batch: Batch, error: Exception, outcome: Outcome) -> list[Batch]:
+    """Halve a batch that raised; a row that raises alone is at fault."""
+    if is_out_of_memory(error):
+        outcome.oom_halvings += 1
+        half = max(1, batch.padded_tokens // 2)
+        outcome.token_limit = min(half, outcome.token_limit or half)
+    if batch.height > 1:
+        return _halves(batch)
+    outcome.faults[int(batch.rows[0])] = f"{type(error).__name__} in forward"
+    return []
+
+
+def _keep_finite(batch: Batch, result: BatchResult, place: Place, outcome: Outcome) -> list[Batch]:
     """Place the finite rows. The others run again without them: one row may spoil a batch."""
     finite = result.finite
     if finite.any():
@@ -115,7 +131,8 @@ def _above(batch: Batch, token_limit: int | None) -> bool:
     return token_limit is not None and batch.height > 1 and batch.padded_tokens > token_limit
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
+    """Say whether an error means that memory ran out, on the device or on the host."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in OOM_TEXTS)

@@ -8,6 +8,7 @@ processors with AVX512-BF16 but without AMX may run it at half the rate of fp32.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,10 @@ from headrace.schemas.plan import Resolved, Road, ShapeGrid, Slice
 from headrace.stages.batch import Batch, padding_share
 from headrace.stages.forward import Forward, fit_to_batch, model_tensor
 from headrace.stages.gate import compare
+from headrace.stages.handover import put
 from headrace.stages.isolate import run_batches
 from headrace.stages.model_folder import ModelFolder
+from headrace.stages.ragged import Ragged, ragged_of
 from headrace.stages.read import Source
 from headrace.stages.results import Results
 from headrace.stages.sample import sample_texts
@@ -194,6 +197,11 @@ class Trial:
     results: Results
 
 
+def _all_of(tokens: Tokens) -> Ragged:
+    """Every row of a sample, which is without nulls."""
+    return ragged_of(tokens, np.ones(tokens.lengths.size, np.bool_), int(tokens.lengths.max()))
+
+
 def _trial(forward: Forward, probe: Tokens) -> Trial:
     """Run up to 64 rows, spread over the sample's lengths, a few times; the best time counts.
 
@@ -205,11 +213,11 @@ def _trial(forward: Forward, probe: Tokens) -> Trial:
         Batch(part, part.size, max(1, int(probe.lengths[part].max())))
         for part in np.array_split(rows, min(rows.size, TRIAL_BATCHES))
     ]
-    ragged = forward.put(probe)
+    ragged = put(_all_of(probe), forward.device)
     best = 0.0
     for _ in range(TRIALS + 1):  # the first one warms up
         results = Results(probe.lengths.size, forward.facts)
         start = time.perf_counter()
-        outcome = run_batches(batches, lambda batch: forward.run(ragged, batch), results.place)
+        outcome = run_batches(batches, partial(forward.launch, ragged), results.place)
         best = max(best, outcome.padded_tokens / (time.perf_counter() - start))
     return Trial(forward, best, results)

@@ -11,20 +11,18 @@ import pyarrow as pa
 from headrace.schemas import layout
 from headrace.schemas.plan import Shard
 from headrace.schemas.report import PartFile, Rows, ShardReport
-from headrace.stages.batch import Batch, make_batches
+from headrace.stages.batch import make_batches
 from headrace.stages.commit import commit
 from headrace.stages.compute import Computed, compute
 from headrace.stages.encode import encode
 from headrace.stages.faults import list_faults
+from headrace.stages.handover import put
 from headrace.stages.ledger import Account
-from headrace.stages.preprocess import model_texts
 from headrace.stages.read import read_slices, stored_bytes
 from headrace.stages.results import output_table, reasons_column
 from headrace.stages.shard_report import report_after_commit, report_before_write
 from headrace.stages.spans import Spans
 from headrace.stages.store import as_json, own_tmp, replace, writing
-from headrace.stages.texts import Texts
-from headrace.stages.tokenize import Tokens, tokenize
 from headrace.stages.workplace import Workplace
 
 
@@ -61,47 +59,34 @@ def _journey(shard: Shard, attempt: int, place: Workplace, account: Account) -> 
     started, spans = datetime.now(UTC), Spans()
     with spans("read_s"):
         table = read_slices(place.source, shard.slices, place.read_columns)
-    with spans("preprocess_s"):
-        job = place.header.job
-        texts = model_texts(table, job.input.text_columns, job.preprocess, place.prompt)
-    with spans("tokenize_s"):
-        tokens = tokenize(texts.values, place.tokenizer, lowercase=place.lowercase)
-    batches = _batches(texts, tokens, place)
+    prepared = place.texts.prepare(table, shard.slices, spans)
+    batches = list(make_batches(prepared.rows, prepared.ragged.lengths, place.header.grid.shapes))
+    with spans("h2d_s"):
+        ragged = put(prepared.ragged, place.forward.device)
     computed, spans.seconds["wait_s"] = place.device.run_for(
-        place.ledger, account, lambda: compute(tokens, batches, table.num_rows, place)
+        place.ledger, account, lambda: compute(ragged, batches, table.num_rows, place)
     )
-    faults = dict(sorted((texts.faults | tokens.faults | computed.outcome.faults).items()))
-    nulls = _null_inputs(texts)
+    faults = dict(sorted((prepared.faults | computed.outcome.faults).items()))
     report = report_before_write(
         shard,
         attempt,
         place,
         computed,
-        tokens,
+        prepared,
         started,
-        rows=_count(table.num_rows, nulls, faults),
-        bytes_in=stored_bytes(place.source, shard.slices, place.read_columns),
+        rows=_count(table.num_rows, prepared.nulls.size, len(faults)),
+        bytes_in=stored_bytes(place.source, shard.slices, place.input_columns),
         seconds={**spans.seconds, **computed.seconds},
         charged_s=place.ledger.charged(account),
     )
+    output = _output(table, computed, prepared.nulls, faults, place)
     with spans("write_s"), writing(place.out, refusals_only=True):
-        file = _write(shard, place, _output(table, computed, nulls, faults, place), faults, report)
+        file = _write(shard, place, output, faults, report)
     return None if file is None else _Committed(report, file, spans.seconds["write_s"])
 
 
-def _batches(texts: Texts, tokens: Tokens, place: Workplace) -> list[Batch]:
-    rows = np.flatnonzero(texts.values.is_valid().to_numpy(zero_copy_only=False))
-    rows = rows[~np.isin(rows, list(tokens.faults))]
-    return list(make_batches(rows, tokens.lengths, place.header.grid.shapes))
-
-
-def _null_inputs(texts: Texts) -> npt.NDArray[np.int64]:
-    rows = np.flatnonzero(texts.values.is_null().to_numpy(zero_copy_only=False))
-    return rows[~np.isin(rows, list(texts.faults))]
-
-
-def _count(rows: int, nulls: npt.NDArray[np.int64], faults: Mapping[int, str]) -> Rows:
-    return Rows(in_=rows, good=rows - nulls.size - len(faults), null=nulls.size, errors=len(faults))
+def _count(rows: int, nulls: int, errors: int) -> Rows:
+    return Rows(in_=rows, good=rows - nulls - errors, null=nulls, errors=errors)
 
 
 def _output(

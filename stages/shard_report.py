@@ -8,7 +8,7 @@ import numpy as np
 from headrace.schemas.plan import Shard
 from headrace.schemas.report import Latency, PartFile, Rows, Seconds, ShardReport, Tally
 from headrace.stages.compute import Computed
-from headrace.stages.tokenize import Tokens
+from headrace.stages.prepare import Prepared
 from headrace.stages.workplace import Workplace
 
 
@@ -17,7 +17,7 @@ def report_before_write(
     attempt: int,
     place: Workplace,
     computed: Computed,
-    tokens: Tokens,
+    prepared: Prepared,
     started: datetime,
     *,
     rows: Rows,
@@ -41,7 +41,7 @@ def report_before_write(
         tally=Tally(
             shards=1,
             rows=rows,
-            tokens=int(tokens.offsets[-1]),
+            tokens=int(prepared.ragged.lengths.sum()),
             padded_tokens=outcome.padded_tokens,
             bytes_in=bytes_in,
             seconds=Seconds(**{**seconds, "write_s": None}),
@@ -50,6 +50,7 @@ def report_before_write(
             batches=outcome.batches,
             oom_halvings=outcome.oom_halvings,
             shapes=outcome.shapes,
+            tokenized=prepared.tokenized,
         ),
         latency=_latency(computed.latencies_ms),
         device_use=computed.use,

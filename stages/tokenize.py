@@ -57,13 +57,16 @@ def load_tokenizer(model: ModelFolder) -> Tokenizer:
     return tokenizer
 
 
-def tokenize(texts: pa.LargeStringArray, tokenizer: Tokenizer, *, lowercase: bool) -> Tokens:
+def tokenize(
+    texts: pa.LargeStringArray, tokenizer: Tokenizer, *, lowercase: bool, bare: bool = False
+) -> Tokens:
     """Encode the texts with the model's special tokens; null rows get no token.
 
     Args:
         texts: (N,) with nulls.
         tokenizer: from `load_tokenizer`.
         lowercase: lower the text first, as `do_lower_case` in sentence_bert_config.json asks.
+        bare: leave the special tokens out.
     """
     ids: list[npt.NDArray[np.int32]] = []
     counts: list[npt.NDArray[np.int64]] = []
@@ -72,7 +75,7 @@ def tokenize(texts: pa.LargeStringArray, tokenizer: Tokenizer, *, lowercase: boo
         rows = texts.slice(start, ROWS_AT_ONCE).to_pylist()
         at = [row for row, text in enumerate(rows) if text is not None]
         given = [rows[row].lower() if lowercase else rows[row] for row in at]
-        encoded, bad = _encode(tokenizer, given)
+        encoded, bad = _encode(tokenizer, given, bare=bare)
         faults |= {start + at[which]: reason for which, reason in bad.items()}
         counted = np.zeros(len(rows), np.int64)
         counted[at] = [len(tokens) for tokens in encoded]
@@ -88,13 +91,19 @@ def _flat(encoded: list[list[int]]) -> npt.NDArray[np.int32]:
     return np.fromiter((token for tokens in encoded for token in tokens), np.int32)
 
 
-def _encode(tokenizer: Any, texts: list[str]) -> tuple[list[list[int]], dict[int, str]]:  # noqa: ANN401 - `tokenizers` ships no usable types
+def _encode(
+    tokenizer: Any,  # noqa: ANN401 - `tokenizers` ships no usable types
+    texts: list[str],
+    *,
+    bare: bool,
+) -> tuple[list[list[int]], dict[int, str]]:
     """Encode a batch; where it fails, each text alone, so that only the guilty ones are lost."""
     try:
-        return [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)], {}
+        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=not bare)
+        return [encoding.ids for encoding in encodings], {}
     except Exception as error:  # noqa: BLE001 - `tokenizers` raises nothing narrower
         if len(texts) == 1:
             return [[]], {0: f"{type(error).__name__} in tokenize"}
-    results = [_encode(tokenizer, [text]) for text in texts]
+    results = [_encode(tokenizer, [text], bare=bare) for text in texts]
     faults = {at: bad[0] for at, (_, bad) in enumerate(results) if bad}
     return [encoded[0] for encoded, _ in results], faults

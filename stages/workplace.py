@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
 from headrace.schemas.plan import PlanHeader
 from headrace.schemas.report import Price
 from headrace.stages.device_thread import DeviceThread
 from headrace.stages.forward import Forward
 from headrace.stages.ledger import WorkerLedger
+from headrace.stages.prepare import TextRoad
 from headrace.stages.read import Source
 
 
@@ -20,9 +19,7 @@ class Workplace:
     out: Path
     source: Source
     header: PlanHeader
-    tokenizer: Tokenizer
-    lowercase: bool
-    prompt: str  # before each text; empty for none
+    texts: TextRoad
     forward: Forward
     device: DeviceThread
     ledger: WorkerLedger
@@ -38,5 +35,10 @@ class Workplace:
 
     @property
     def read_columns(self) -> list[str]:
+        """The input columns that are read as Arrow."""
+        return self.passed_columns if self.texts.reads else self.input_columns
+
+    @property
+    def input_columns(self) -> list[str]:
         """The input columns that are read: those kept, and those that the model reads."""
         return list(dict.fromkeys([*self.passed_columns, *self.header.job.input.text_columns]))

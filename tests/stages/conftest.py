@@ -18,10 +18,10 @@ from headrace.stages.holding import read_footer_report
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.model_folder import open_model_folder
 from headrace.stages.plan import draw_plan, write_plan
+from headrace.stages.prepare import host_texts
 from headrace.stages.shard import process_shard
 from headrace.stages.store import file_sha256, own_tmp, read_json
 from headrace.stages.survey import survey
-from headrace.stages.tokenize import load_tokenizer
 from headrace.stages.workplace import Workplace
 
 
@@ -96,9 +96,7 @@ def run_over(make_job, make_resolved, tiny_model, tiny_encoder, device):
             out=out,
             source=surveyed.source,
             header=plan.header,
-            tokenizer=load_tokenizer(model),
-            lowercase=model.lowercase,
-            prompt=model.prompt,
+            texts=host_texts(job, model),
             forward=Forward(tiny_encoder(), "cpu", plan.header.result, 0),
             device=device,
             ledger=WorkerLedger(0.0, clock=iter(range(10**6)).__next__),

@@ -4,19 +4,24 @@ import pytest
 
 from headrace.stages.batch import make_batches
 from headrace.stages.compute import compute
-from headrace.stages.tokenize import tokenize
+from headrace.stages.handover import put
+from headrace.stages.spans import Spans
 
 
 @pytest.fixture
 def computed(tiny_run):
     def make(texts):
         place = tiny_run().place
-        tokens = tokenize(pa.array(texts, pa.large_string()), place.tokenizer, lowercase=False)
-        rows = np.array([row for row, text in enumerate(texts) if text is not None], np.int64)
-        batches = list(make_batches(rows, tokens.lengths, place.header.grid.shapes))
-        return place, compute(tokens, batches, len(texts), place)
+        return place, run(place, texts)
 
     return make
+
+
+def run(place, texts):
+    table = pa.table({"text": pa.array(texts, pa.string())})
+    prepared = place.texts.prepare(table, [], Spans())
+    batches = list(make_batches(prepared.rows, prepared.ragged.lengths, place.header.grid.shapes))
+    return compute(put(prepared.ragged, "cpu"), batches, len(texts), place)
 
 
 def test_results_stand_at_their_rows(computed):
@@ -37,11 +42,9 @@ def test_every_attempt_at_a_batch_has_a_latency_unless_it_raised(computed):
 
 def test_spans_are_this_shard_s_own(computed):
     place, first = computed(["one"])
-    tokens = tokenize(pa.array(["two"], pa.large_string()), place.tokenizer, lowercase=False)
-    batches = list(make_batches(np.array([0]), tokens.lengths, place.header.grid.shapes))
-    second = compute(tokens, batches, 1, place)
+    second = run(place, ["two"])
     assert first.seconds is not second.seconds
-    assert set(second.seconds) == {"h2d_s", "forward_s", "post_s", "d2h_s"}
+    assert set(second.seconds) == {"forward_s", "post_s", "d2h_s"}
 
 
 def test_the_device_s_use_is_told(computed):

@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -22,8 +24,15 @@ class Bench:
         self.max_tokens, self.error = max_tokens, error or ValueError("x")
         self.ran, self.placed = [], {}
 
-    def infer(self, batch):
+    def launch(self, batch):
+        """Some faults show at once, as a CPU's do, some when the result is waited for."""
         self.ran.append(batch)
+        if batch.rows.size % 2:
+            return functools.partial(self.collect, batch)
+        result = self.collect(batch)
+        return lambda: result
+
+    def collect(self, batch):
         rows = set(batch.rows.tolist())
         if batch.padded_tokens > self.max_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory")
@@ -41,11 +50,9 @@ class Bench:
             assert row not in self.placed, "a row was placed twice"
             self.placed[row] = value
 
-    def run(self, rows=1_000, length=5, shapes=SHAPES):
-        lengths = np.full(rows, length, np.int64)
-        outcome = run_batches(
-            make_batches(np.arange(rows), lengths, shapes), self.infer, self.place
-        )
+    def run(self, rows=1_000, length=5, shapes=SHAPES, depth=1):
+        batches = make_batches(np.arange(rows), np.full(rows, length, np.int64), shapes)
+        outcome = run_batches(batches, self.launch, self.place, depth)
         assert all(value == row for row, value in self.placed.items())
         assert outcome.good == len(self.placed)
         assert set(self.placed) | set(outcome.faults) == set(range(rows))
@@ -140,13 +147,13 @@ OOM = [
 
 @pytest.mark.parametrize("error", OOM, ids=lambda error: type(error).__name__)
 def test_out_of_memory_has_several_faces(error):
-    def infer(batch):
+    def launch(batch):
         if batch.height > 8:
             raise error
-        return Bench().infer(batch)
+        return Bench().launch(batch)
 
     batch = Batch(np.arange(16), 16, 4)
-    outcome = run_batches([batch], infer, lambda rows, result: None)
+    outcome = run_batches([batch], launch, lambda rows, result: None)
     assert (outcome.oom_halvings, outcome.token_limit, outcome.good) == (1, 32, 16)
 
 
@@ -156,10 +163,42 @@ def test_another_runtime_error_is_no_memory_fault():
     assert outcome.faults == {3: "RuntimeError in forward"}
 
 
+@pytest.mark.parametrize("depth", [2, 3])
+@given(
+    rows=st.integers(1, 300),
+    raises=st.sets(st.integers(0, 299), max_size=4),
+    nan=st.sets(st.integers(0, 299), max_size=4),
+    spoils=st.sets(st.integers(0, 299), max_size=2),
+    max_tokens=st.sampled_from([10**9, 256, 64]),
+)
+def test_several_batches_under_way_find_the_same_rows(rows, raises, nan, spoils, max_tokens, depth):
+    known = {"raises": raises, "nan": nan, "spoils": spoils, "max_tokens": max_tokens}
+    one, more = Bench(**known), Bench(**known)
+    assert one.run(rows).faults == more.run(rows, depth=depth).faults
+    assert one.placed == more.placed
+
+
+def test_so_many_batches_are_begun_before_the_first_is_waited_for():
+    events = []
+
+    def launch(batch):
+        events.append("begin")
+
+        def collect():
+            events.append("end")
+            return Bench().collect(batch)
+
+        return collect
+
+    batches = [Batch(np.array([row]), 1, 4) for row in range(4)]
+    run_batches(batches, launch, lambda rows, result: None, depth=2)
+    assert events == ["begin", "begin", "end", "begin", "end", "begin", "end", "end"]
+
+
 def test_a_row_too_large_alone_is_a_fault_with_its_reason():
     bench = Bench(max_tokens=16)
     lengths = np.array([5] * 8 + [30] * 2, np.int64)
-    outcome = run_batches(make_batches(np.arange(10), lengths, SHAPES), bench.infer, bench.place)
+    outcome = run_batches(make_batches(np.arange(10), lengths, SHAPES), bench.launch, bench.place)
     assert outcome.faults == dict.fromkeys((8, 9), "OutOfMemoryError in forward")
     assert set(bench.placed) == set(range(8))
 
@@ -167,7 +206,7 @@ def test_a_row_too_large_alone_is_a_fault_with_its_reason():
 def test_the_token_limit_never_rises():
     small, large = Batch(np.arange(4), 4, 8), Batch(np.array([4]), 1, 64)
     bench = Bench(max_tokens=16)
-    outcome = run_batches([small, large], bench.infer, bench.place)
+    outcome = run_batches([small, large], bench.launch, bench.place)
     assert outcome.token_limit == 16
 
 
@@ -203,13 +242,14 @@ def test_an_interrupt_passes_through():
 def test_classes_go_with_their_rows():
     placed = {}
 
-    def infer(batch):
+    def launch(batch):
         classes = np.stack([batch.rows, batch.rows + 10], axis=1)
-        return BatchResult(np.ones((batch.rows.size, 2), np.float32), classes, batch.rows != 1)
+        values = np.ones((batch.rows.size, 2), np.float32)
+        return lambda: BatchResult(values, classes, batch.rows != 1)
 
     def place(rows, result):
         placed.update(zip(rows.tolist(), result.classes.tolist(), strict=True))
 
-    outcome = run_batches([Batch(np.arange(3), 3, 4)], infer, place)
+    outcome = run_batches([Batch(np.arange(3), 3, 4)], launch, place)
     assert placed == {0: [0, 10], 2: [2, 12]}
     assert set(outcome.faults) == {1}

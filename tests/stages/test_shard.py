@@ -226,7 +226,8 @@ def test_input_that_vanished_is_an_error_of_the_machine(tiny_run):
 
 def test_steps_and_prompt_change_what_the_model_reads_and_not_the_column(tiny_run):
     run = tiny_run(preprocess=[{"replace": {"find": "boom", "with": " "}}, "strip", "drop_empty"])
-    place = dataclasses.replace(run.place, prompt="four ")
+    texts = dataclasses.replace(run.place.texts, prompt="four ")
+    place = dataclasses.replace(run.place, texts=texts)
     process_shard(run.shards[0], 1, place)
     table = read(run, 0)
     assert table.column("text").to_pylist() == ["one", "two three", None, "", "boom"]

@@ -6,6 +6,8 @@ import pytest
 from headrace.schemas.report import DeviceUse, PartFile, Price, Rows
 from headrace.stages.compute import Computed
 from headrace.stages.isolate import Outcome
+from headrace.stages.prepare import Prepared
+from headrace.stages.ragged import ragged_of
 from headrace.stages.results import Results
 from headrace.stages.shard_report import report_after_commit, report_before_write
 from headrace.stages.tokenize import Tokens
@@ -23,12 +25,14 @@ def before(tiny_run):
         results = Results(5, run.plan.header.result)
         computed = Computed(results, outcome, list(latencies_ms), {}, use)
         tokens = Tokens(np.zeros(12, np.int32), np.array([0, 3, 7, 7, 9, 12]))
+        present = np.array([True, True, False, True, True])
+        prepared = Prepared(ragged_of(tokens, present, 16), {}, {"tokenizers": 4})
         report = report_before_write(
             run.shards[1],
             2,
             run.place,
             computed,
-            tokens,
+            prepared,
             datetime(2026, 1, 1, tzinfo=UTC),
             rows=ROWS,
             bytes_in=77,
@@ -43,6 +47,7 @@ def before(tiny_run):
 def test_before_the_write_all_but_the_write_is_known(before):
     run, report = before()
     tally = report.tally
+    assert tally.tokenized == {"tokenizers": 4}
     assert (report.shard, report.attempt, report.shard_id) == (1, 2, run.shards[1].id)
     assert report.started == "2026-01-01T00:00:00+00:00"
     assert (tally.rows, tally.tokens, tally.padded_tokens) == (ROWS, 12, 24)

@@ -63,6 +63,14 @@ def test_the_truncation_in_tokenizer_json_is_gone(tokenizer):
     assert tokens.lengths.tolist() == [202]
 
 
+def test_special_tokens_can_be_left_out(tokenizer):
+    whole = tokenize(text_array(TEXTS), tokenizer, lowercase=False)
+    bare = tokenize(text_array(TEXTS), tokenizer, lowercase=False, bare=True)
+    own = [[at for at in row if at not in {101, 102}] for row in rows_of(whole)]
+    assert [row[:254] for row in rows_of(bare)] == own
+    assert bare.lengths.tolist()[1] == 0
+
+
 def test_the_job_s_length_cuts(model):
     short = load_tokenizer(dataclasses.replace(model, max_length=5))
     tokens = tokenize(text_array(["one two three four five", "one"]), short, lowercase=False)
@@ -125,7 +133,7 @@ class Encoding:
 class Picky:
     """Stands in for a tokenizer that fails on a text, which `tokenizers` does hardly ever."""
 
-    def encode_batch_fast(self, texts):
+    def encode_batch_fast(self, texts, add_special_tokens):
         if any("bad" in text for text in texts):
             raise OverflowError("a secret of the row")
         return [Encoding([len(text)]) for text in texts]

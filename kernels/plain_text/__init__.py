@@ -1,0 +1,1 @@
+"""Bytes of text to the rows that need no Unicode."""

@@ -1,0 +1,91 @@
+"""How data changes hands: host to device, cuDF to CuPy to torch, thread to thread.
+
+The rules for streams and lifetimes, in this one place:
+
+1. A reader thread works on streams of its own: cuDF and CuPy on CUDA's per-thread default stream
+   (`GPU_ENVIRONMENT`), torch on the side stream of `own_stream`. The device thread has another one,
+   which waits for none of them.
+2. A thread gives a tensor away only after the stream that made it has finished: `own_stream` waits
+   at its end, and `tensor_of` waits for cuDF's stream before torch looks at its memory.
+3. A tensor made of cuDF's memory shares it and keeps it alive (DLPack).
+4. What the device thread was given is kept until it has collected the shard's last batch. So no
+   allocator hands memory out again while a kernel may still read it.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from headrace.stages.ragged import Ragged
+
+# Must be in the environment before CUDA and these libraries are first used in a process.
+GPU_ENVIRONMENT = {
+    "CUDF_PER_THREAD_STREAM": "1",
+    "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM": "1",
+    "KVIKIO_NTHREADS": "64",
+    "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+}
+
+
+@dataclass(frozen=True)
+class RaggedOnDevice:
+    """A shard's tokens where the model is (see stages/ragged.py)."""
+
+    ids: torch.Tensor  # (T,) int32
+    starts: torch.Tensor  # (N,) int64
+    counts: torch.Tensor  # (N,) int64
+    before: torch.Tensor  # (P,) int64
+    behind: torch.Tensor  # (S,) int64
+
+
+def prepare_environment() -> None:
+    """Ask for what the rules need, unless whoever started this process chose otherwise."""
+    for name, value in GPU_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+@contextmanager
+def own_stream(device: str) -> Iterator[None]:
+    """Let torch work on a stream that no other thread waits for, and wait for it at the end."""
+    if device != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        yield
+    stream.synchronize()
+
+
+def put(ragged: Ragged, device: str) -> RaggedOnDevice:
+    """Copy a shard's ragged tokens to the device; what is there already stays where it is."""
+    specials = (ragged.specials.before, ragged.specials.behind)
+    with own_stream(device):
+        return RaggedOnDevice(
+            _moved(ragged.ids, device),
+            _moved(ragged.starts, device),
+            _moved(ragged.counts, device),
+            *(_moved(np.array(tokens, np.int64), device) for tokens in specials),
+        )
+
+
+def _moved(values: npt.NDArray[Any] | torch.Tensor, device: str) -> torch.Tensor:
+    tensor = torch.as_tensor(values)
+    if tensor.device.type == device:
+        return tensor
+    # Only a copy from pinned memory is asynchronous.
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def tensor_of(memory: Any) -> torch.Tensor:  # noqa: ANN401 - anything with CUDA's array interface
+    """See memory of cuDF or CuPy as a tensor, without a copy."""
+    import cupy
+
+    cupy.cuda.get_current_stream().synchronize()
+    tensor: torch.Tensor = torch.from_dlpack(cupy.asarray(memory))
+    return tensor
