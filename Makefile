@@ -4,12 +4,14 @@ PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+CUDA_VENV := .venv-cuda13
+CUDA_PIP := $(CUDA_VENV)/bin/python -m pip --disable-pip-version-check
 # Nothing below may reach a model hub or a telemetry host: models load by path.
 export HF_HUB_OFFLINE := 1
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all fuzz lint format bench lock clean
+.PHONY: help install demo test test-all gpu-imports fuzz lint format bench lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -44,6 +46,17 @@ format: install ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+$(CUDA_VENV)/.installed: requirements/lock.txt pyproject.toml
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || (apt-get update -qq && apt-get install -y -qq $$(basename $$(readlink -f $(PYTHON)))-venv)
+	test -x $(CUDA_VENV)/bin/python || $(PYTHON) -m venv $(CUDA_VENV)
+	$(CUDA_PIP) install -q --no-deps --require-hashes -r requirements/lock.txt
+	$(CUDA_PIP) install -q torch==2.13.0
+	$(CUDA_PIP) install -q --no-build-isolation -e '.[cuda13]'
+	touch $@
+
+gpu-imports: $(CUDA_VENV)/.installed ## install the extra cuda13 beside .venv, hold it against what the GPU road uses
+	$(CUDA_VENV)/bin/python scripts/gpu_imports.py
+
 fuzz: install ## damage Parquet files and job files for five minutes
 	$(BIN)/python scripts/fuzz.py $(ARGS)
 
@@ -55,4 +68,4 @@ lock: install ## resolve the lock file anew
 	  --generate-hashes --no-emit-package torch --no-header --no-annotate -o requirements/lock.txt
 
 clean: ## remove what make made here
-	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) $(CUDA_VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -12,7 +12,7 @@ import torch
 from headrace.schemas.machine import Machine
 from headrace.stages.cores import own_cores
 from headrace.stages.plan import versions
-from headrace.stages.resolve import multiplies_bf16
+from headrace.stages.processor import multiplies_bf16
 
 GPU_PACKAGES = ("cudf", "cupy", "rmm", "dask_cuda", "triton", "onnxruntime")
 

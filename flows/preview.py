@@ -1,12 +1,13 @@
 """`headrace plan`: what a run would do, resolved on this machine. It writes nothing."""
 
 import psutil
-import torch
 
 from headrace.schemas.job import Job
 from headrace.schemas.preview import Preview
+from headrace.stages.gpu_setup import prepare_environment
 from headrace.stages.load_model import load_module
-from headrace.stages.resolve import choose_device, resolve
+from headrace.stages.processor import choose_device
+from headrace.stages.resolve import resolve
 from headrace.stages.sample import sample_slices
 from headrace.stages.survey import survey
 
@@ -20,6 +21,7 @@ def preview(job: Job) -> Preview:
     surveyed = survey(job)
     shards = surveyed.cut()
     rows = sum(shard.rows for shard in shards)
+    prepare_environment()
     device = choose_device(job.compute.device)
     resolved = resolve(
         job,
@@ -54,15 +56,9 @@ def preview(job: Job) -> Preview:
         currency=None if price is None else price.currency,
         weights_bytes=resolved.weights_bytes,
         shard_result_bytes=widest * resolved.facts.row_bytes,
-        free_memory_bytes=_free_memory_bytes(device),
+        free_memory_bytes=int(psutil.virtual_memory().available),
+        gpu_memory=resolved.memory,
         job_fingerprint=surveyed.job_fingerprint,
         input_fingerprint=surveyed.input_fingerprint,
         output=job.output.path,
     )
-
-
-def _free_memory_bytes(device: str) -> int:
-    if device == "cuda":
-        free, _ = torch.cuda.mem_get_info()
-        return free
-    return int(psutil.virtual_memory().available)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.schemas.machine import Machine
-from headrace.schemas.plan import ShapeGrid
+from headrace.schemas.plan import MemoryFit, ShapeGrid
 from headrace.schemas.preview import Preview
 from headrace.schemas.report import Cost, Rows, RunReport, Seconds
 from headrace.schemas.status import Status
@@ -146,7 +146,11 @@ def preview_view(plan: Preview) -> RenderableType:
     table = _lines(f"headrace plan {plan.name!r}: nothing was run or written")
     _row(table, "input", f"{plan.rows:,} rows in {plan.files:,} files")
     _row(table, "shards", f"{plan.shards:,}, the largest of {plan.largest_shard_rows:,} rows")
-    _row(table, "road", f"{plan.road.device}, {plan.road.precision}: {plan.road.reason}")
+    road = plan.road
+    _row(table, "road", f"{road.device}, {road.precision}, {road.execution}: {road.reason}")
+    if road.text_reason:
+        way = f"read by {road.frame}, tokenized by {road.tokenizer}"
+        _row(table, "texts", f"{way}: {road.text_reason}")
     _row(table, "result", _result(plan))
     _row(table, "shapes", _shapes(plan.grid))
     _row(table, "padding", f"about {plan.grid.padding_share:.1%} of the computed tokens")
@@ -162,8 +166,22 @@ def preview_view(plan: Preview) -> RenderableType:
     _row(
         table, "memory", f"about {need:,.0f} MiB beside the input, {free:,.0f} MiB free: {verdict}"
     )
+    if plan.gpu_memory is not None:
+        _row(table, "GPU memory", _fit(plan.gpu_memory))
     _row(table, "output", plan.output)
     return table
+
+
+def _fit(memory: MemoryFit) -> str:
+    parts = {
+        "weights": memory.weights_bytes,
+        "the largest batch": memory.activations_bytes,
+        "cuDF's pool": memory.pool_bytes,
+        "headroom": memory.headroom_bytes,
+    }
+    listed = " + ".join(f"{name} {size / 2**20:,.0f}" for name, size in parts.items() if size)
+    need, there = memory.needed_bytes / 2**20, memory.available_bytes / 2**20
+    return f"{need:,.0f} MiB ({listed}), {there:,.0f} MiB free"
 
 
 def _result(plan: Preview) -> str:

@@ -5,7 +5,6 @@ The client submits these functions by their names (flows/order.py): this module 
 
 import shutil
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,17 +17,22 @@ from headrace.schemas.job import Job, Precision
 from headrace.schemas.plan import PlanHeader, Resolved, Shard, Slice
 from headrace.schemas.report import ShardReport
 from headrace.stages.cores import own_cores
+from headrace.stages.cuda import Cuda
+from headrace.stages.cuda_forward import CudaForward
 from headrace.stages.device_thread import DeviceThread
-from headrace.stages.forward import Forward
+from headrace.stages.forward import Forward, Runner
+from headrace.stages.gpu_setup import prepare_environment
 from headrace.stages.journal import Journal, now_unix_s, process_started_unix_s
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.load_model import load_module
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
-from headrace.stages.prepare import host_texts
+from headrace.stages.processor import choose_device, multiplies_bf16
 from headrace.stages.read import Source
-from headrace.stages.resolve import choose_device, multiplies_bf16, pad_id, resolve
+from headrace.stages.resolve import resolve
 from headrace.stages.shard import process_shard
 from headrace.stages.store import own_tmp, read_json, writing
+from headrace.stages.text_road import open_text_road
+from headrace.stages.trial import Load, pad_id
 from headrace.stages.workplace import Workplace
 
 
@@ -52,6 +56,7 @@ def resolve_on_worker(
     job: Job, source: Source, slices: list[Slice], shard_rows: int, workers_on_host: int
 ) -> Resolved:
     """Resolve shapes, precision and width on this worker (stages/resolve.py)."""
+    prepare_environment()
     model = open_model_folder(job.model)
     device = choose_device(job.compute.device)
     with _PROCESS.lock:
@@ -115,6 +120,7 @@ def _place(order: Order) -> Workplace:
 
 
 def _set_up(order: Order) -> Workplace:
+    prepare_environment()
     header = read_json(order.out / layout.PLAN, PlanHeader)
     ledger = WorkerLedger(process_started_unix_s() if order.own_process else now_unix_s())
     _refuse_road(header)
@@ -125,22 +131,36 @@ def _set_up(order: Order) -> Workplace:
     price = order.worker_price(host)
     thread = _device_thread(order.siblings(host))
     load = _loader(order.job, model, header.road.device)
-    module = thread.run(lambda: load(header.road.precision))
+    forward = thread.run(lambda: _open_forward(header, model, load))
+    source = Source(order.base, header.job.input, header.dataset_schema)
+    texts = open_text_road(header.job, model, source, header.road)
     with writing(order.out, refusals_only=True):
         _PROCESS.journal = Journal(order.out, order.invocation, ledger, price)
     ledger.ready()
     return Workplace(
         out=order.out,
-        source=Source(order.base, header.job.input, header.dataset_schema),
+        source=source,
         header=header,
-        texts=host_texts(header.job, model),
-        forward=Forward(module, header.road.device, header.result, pad_id(model)),
+        texts=texts,
+        forward=forward,
         device=thread,
         ledger=ledger,
         price=price,
         invocation=order.invocation,
         name=_PROCESS.journal.name,
     )
+
+
+def _open_forward(header: PlanHeader, model: ModelFolder, load: Load) -> Runner:
+    """Load the model and, on a GPU, capture its graphs before any shard is read."""
+    road = header.road
+    inner = Forward(load(road.precision), road.device, header.result, pad_id(model))
+    if road.device == "cpu":
+        return inner
+    runner = CudaForward(inner, Cuda())
+    if road.execution == "graphs":
+        runner.warm_up(header.grid.shapes)
+    return runner
 
 
 def own_host() -> str:
@@ -172,7 +192,7 @@ def _device_thread(workers_on_host: int) -> DeviceThread:
     return _PROCESS.device
 
 
-def _loader(job: Job, model: ModelFolder, device: str) -> Callable[[Precision], torch.nn.Module]:
+def _loader(job: Job, model: ModelFolder, device: str) -> Load:
     """Load a model in a precision, or hand out the one that was loaded last."""
 
     def load(precision: Precision) -> torch.nn.Module:

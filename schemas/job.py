@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, m
 
 from headrace.schemas.steps import Step
 
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "fp16"]
 Pooling = Literal["mean", "cls", "last", "max"]
 Task = Literal["embed", "classify"]
 InputFormat = Literal["parquet", "csv", "jsonl", "arrow"]
@@ -83,7 +83,7 @@ class ModelSpec(Section):
     max_length: int | None = Field(
         default=None, ge=1, description="tokens a row; null: the model's"
     )
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     top_k: int | None = Field(
         default=None, ge=1, description="null: 1, or all classes of a multi-label model"
     )

@@ -13,6 +13,7 @@ from headrace.schemas.job import Job, Pooling, Precision, Task, VectorDtype
 from headrace.schemas.layout import part_name
 
 Activation = Literal["softmax", "sigmoid"]
+FrameRoad = Literal["arrow", "cudf"]
 
 VALUE_BYTES: dict[VectorDtype, int] = {"float32": 4, "float16": 2}
 CLASS_BYTES = 12  # a float32 probability and an int64 class
@@ -91,7 +92,10 @@ class Road(Value):
 
     device: Literal["cpu", "cuda"]
     precision: Precision
-    execution: Literal["eager"] = "eager"
+    execution: Literal["eager", "graphs"] = "eager"
+    frame: FrameRoad = "arrow"  # what reads and preprocesses the texts
+    tokenizer: Literal["tokenizers", "cudf"] = "tokenizers"
+    text_reason: str = ""  # why the texts take this road; empty on a CPU, which has no other
     reason: str
     tokens_per_s: float | None  # padded tokens in the trial; None where none was needed
 
@@ -122,6 +126,27 @@ class ResultFacts(Value):
         return self.top_k * CLASS_BYTES
 
 
+class MemoryFit(Value):
+    """What a worker's GPU has to hold for a run, against what it can."""
+
+    weights_bytes: int
+    activations_bytes: int  # measured with the largest batch
+    pool_bytes: int  # cuDF's share at most; 0 where it is not used
+    headroom_bytes: int  # for fragments, and for what libraries take
+    available_bytes: int  # free before the model was loaded
+
+    @property
+    def needed_bytes(self) -> int:
+        """All that is to be held."""
+        parts = (self.weights_bytes, self.activations_bytes, self.pool_bytes)
+        return sum(parts) + self.headroom_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room for it."""
+        return self.needed_bytes <= self.available_bytes
+
+
 @dataclass(frozen=True)
 class Resolved:
     """What the plan needs from a worker (stages/resolve.py)."""
@@ -130,6 +155,7 @@ class Resolved:
     road: Road
     facts: ResultFacts
     weights_bytes: int
+    memory: MemoryFit | None = None  # None on a CPU
 
 
 class PlanHeader(Value):

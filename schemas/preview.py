@@ -1,6 +1,6 @@
 """What `headrace plan` says before anything runs. What is estimated is called so."""
 
-from headrace.schemas.plan import ResultFacts, Road, ShapeGrid, Value
+from headrace.schemas.plan import MemoryFit, ResultFacts, Road, ShapeGrid, Value
 
 # Three shards are open at once (read, computed, written), each held about twice while it is built.
 SHARD_COPIES = 6
@@ -23,15 +23,17 @@ class Preview(Value):
     currency: str | None
     weights_bytes: int
     shard_result_bytes: int
-    free_memory_bytes: int
+    free_memory_bytes: int  # of the host
+    gpu_memory: MemoryFit | None = None  # None on a CPU
     job_fingerprint: str
     input_fingerprint: str
     output: str
 
     @property
     def needed_memory_bytes(self) -> int:
-        """Estimated: the weights, and the results of the shards that are open at once."""
-        return self.weights_bytes + SHARD_COPIES * self.shard_result_bytes
+        """Estimated, of the host: the results of the shards that are open at once, and weights."""
+        weights = self.weights_bytes if self.gpu_memory is None else 0
+        return weights + SHARD_COPIES * self.shard_result_bytes
 
     @property
     def fits(self) -> bool:

@@ -88,6 +88,8 @@ class Tally(Value):
     oom_halvings: int = 0
     shapes: dict[str, int] = Field(default_factory=dict)  # batches by shape, as "rows x length"
     tokenized: dict[str, int] = Field(default_factory=dict)  # rows, by what tokenized them
+    # What the GPU left to the host, by exception class and stage.
+    device_faults: dict[str, int] = Field(default_factory=dict)
 
     def __add__(self, other: "Tally") -> "Tally":
         """Add two tallies; an unknown cost makes the sum unknown."""
@@ -105,6 +107,7 @@ class Tally(Value):
             oom_halvings=self.oom_halvings + other.oom_halvings,
             shapes=dict(Counter(self.shapes) + Counter(other.shapes)),
             tokenized=dict(Counter(self.tokenized) + Counter(other.tokenized)),
+            device_faults=dict(Counter(self.device_faults) + Counter(other.device_faults)),
         )
 
     @property

@@ -60,7 +60,7 @@ def compute(
         return timed
 
     wall_s, cpu_s = time.perf_counter(), time.process_time()
-    outcome = run_batches(batches, launch, results.place, forward.depth)
+    outcome = run_batches(batches, launch, results.place, forward.depth, forward.token_limit)
     wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
     use = _device_use(place, wall_s, cpu_s)
     return Computed(results, outcome, latencies_ms, forward.spans.seconds, use)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,31 @@ class Outputs(NamedTuple):
     finite: torch.Tensor
 
 
+class Runner(Protocol):
+    """What runs batches on a device."""
+
+    spans: Spans
+
+    @property
+    def device(self) -> str:
+        """The device's kind: cpu or cuda."""
+
+    @property
+    def module(self) -> torch.nn.Module:
+        """The model."""
+
+    @property
+    def depth(self) -> int:
+        """How many batches may be under way at once."""
+
+    @property
+    def token_limit(self) -> int | None:
+        """Tokens that a batch may have on this worker, where the plan's shapes do not fit."""
+
+    def launch(self, ragged: RaggedOnDevice, batch: Batch) -> Callable[[], BatchResult]:
+        """Begin one batch; what is returned waits for its result. Either raises what it may."""
+
+
 @dataclass
 class Forward:
     """A loaded model and how its outputs become results. Batches run eagerly, one at a time."""
@@ -49,7 +74,8 @@ class Forward:
     facts: ResultFacts
     pad_id: int
     spans: Spans = field(default_factory=Spans)
-    depth: ClassVar[int] = 1  # batches that may be under way at once
+    depth: ClassVar[int] = 1
+    token_limit: ClassVar[int | None] = None
 
     def launch(self, ragged: RaggedOnDevice, batch: Batch) -> Callable[[], BatchResult]:
         """Run one batch. Raises whatever the model raises."""

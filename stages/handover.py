@@ -2,9 +2,9 @@
 
 The rules for streams and lifetimes, in this one place:
 
-1. A reader thread works on streams of its own: cuDF and CuPy on CUDA's per-thread default stream
-   (`GPU_ENVIRONMENT`), torch on the side stream of `own_stream`. The device thread has another one,
-   which waits for none of them.
+1. A reader thread works on streams of its own: cuDF on CUDA's per-thread default stream
+   (gpu_setup.py), torch on the side stream of `own_stream`. The device thread has others (cuda.py),
+   which wait for none of them.
 2. A thread gives a tensor away only after the stream that made it has finished: `own_stream` waits
    at its end, and `tensor_of` waits for cuDF's stream before torch looks at its memory.
 3. A tensor made of cuDF's memory shares it and keeps it alive (DLPack).
@@ -12,7 +12,6 @@ The rules for streams and lifetimes, in this one place:
    allocator hands memory out again while a kernel may still read it.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,14 +23,6 @@ import torch
 
 from headrace.stages.ragged import Ragged
 
-# Must be in the environment before CUDA and these libraries are first used in a process.
-GPU_ENVIRONMENT = {
-    "CUDF_PER_THREAD_STREAM": "1",
-    "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM": "1",
-    "KVIKIO_NTHREADS": "64",
-    "PYTORCH_ALLOC_CONF": "expandable_segments:True",
-}
-
 
 @dataclass(frozen=True)
 class RaggedOnDevice:
@@ -42,12 +33,6 @@ class RaggedOnDevice:
     counts: torch.Tensor  # (N,) int64
     before: torch.Tensor  # (P,) int64
     behind: torch.Tensor  # (S,) int64
-
-
-def prepare_environment() -> None:
-    """Ask for what the rules need, unless whoever started this process chose otherwise."""
-    for name, value in GPU_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
 
 
 @contextmanager
@@ -67,14 +52,15 @@ def put(ragged: Ragged, device: str) -> RaggedOnDevice:
     specials = (ragged.specials.before, ragged.specials.behind)
     with own_stream(device):
         return RaggedOnDevice(
-            _moved(ragged.ids, device),
-            _moved(ragged.starts, device),
-            _moved(ragged.counts, device),
-            *(_moved(np.array(tokens, np.int64), device) for tokens in specials),
+            moved(ragged.ids, device),
+            moved(ragged.starts, device),
+            moved(ragged.counts, device),
+            *(moved(np.array(tokens, np.int64), device) for tokens in specials),
         )
 
 
-def _moved(values: npt.NDArray[Any] | torch.Tensor, device: str) -> torch.Tensor:
+def moved(values: npt.NDArray[Any] | torch.Tensor, device: str) -> torch.Tensor:
+    """Copy values to the device, asynchronously on the current stream; or leave them there."""
     tensor = torch.as_tensor(values)
     if tensor.device.type == device:
         return tensor
@@ -82,10 +68,11 @@ def _moved(values: npt.NDArray[Any] | torch.Tensor, device: str) -> torch.Tensor
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
-def tensor_of(memory: Any) -> torch.Tensor:  # noqa: ANN401 - anything with CUDA's array interface
-    """See memory of cuDF or CuPy as a tensor, without a copy."""
+def tensor_of(memory: Any, dtype: npt.DTypeLike) -> torch.Tensor:  # noqa: ANN401 - anything with CUDA's array interface
+    """See memory of cuDF or CuPy as a flat tensor of a dtype, without a copy."""
     import cupy
 
-    cupy.cuda.get_current_stream().synchronize()
-    tensor: torch.Tensor = torch.from_dlpack(cupy.asarray(memory))
+    for stream in (cupy.cuda.Stream.ptds, cupy.cuda.Stream.null):  # cuDF's, and without our setting
+        stream.synchronize()
+    tensor: torch.Tensor = torch.utils.dlpack.from_dlpack(cupy.asarray(memory).view(dtype))
     return tensor

@@ -34,7 +34,13 @@ class Outcome:
     shapes: dict[str, int] = field(default_factory=dict)
 
 
-def run_batches(batches: Iterable[Batch], launch: Launch, place: Place, depth: int = 1) -> Outcome:
+def run_batches(
+    batches: Iterable[Batch],
+    launch: Launch,
+    place: Place,
+    depth: int = 1,
+    token_limit: int | None = None,
+) -> Outcome:
     """Run every batch and place every good row's result; name the rows that have none.
 
     Args:
@@ -42,12 +48,13 @@ def run_batches(batches: Iterable[Batch], launch: Launch, place: Place, depth: i
         launch: begins one batch and returns what waits for its result. Either may raise anything.
         place: takes rows (R,) and their results.
         depth: how many batches may be under way at once.
+        token_limit: a larger batch is halved before it is tried.
 
     Raises:
         ShardError: 64 rows failed and none succeeded.
         HeadraceError: the model found the job itself at fault.
     """
-    outcome, todo = Outcome(), iter(batches)
+    outcome, todo = Outcome(token_limit=token_limit), iter(batches)
     again: list[Batch] = []  # last first
     running: deque[tuple[Batch, Collect]] = deque()
     while True:

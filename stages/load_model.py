@@ -11,7 +11,11 @@ from headrace.stages.import_function import import_function
 from headrace.stages.model_folder import ModelFolder
 from headrace.stages.wording import in_short
 
-DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES: dict[Precision, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 
 
 def load_module(

@@ -4,7 +4,7 @@ The other way, with text and tokens on the GPU, is in device_texts.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ from headrace.stages.model_folder import ModelFolder
 from headrace.stages.preprocess import model_texts
 from headrace.stages.ragged import Ragged, ragged_of
 from headrace.stages.spans import Spans
+from headrace.stages.texts import Texts
 from headrace.stages.tokenize import load_tokenizer, tokenize
 
 HOST_TOKENIZER = "tokenizers"
@@ -30,6 +31,7 @@ class Prepared:
     ragged: Ragged
     faults: dict[int, str]  # row -> reason
     tokenized: dict[str, int]  # rows with a text, by what tokenized them
+    device_faults: dict[str, int] = field(default_factory=dict)  # what the GPU left to the host
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
@@ -78,9 +80,7 @@ class HostTexts:
     def prepare(self, table: pa.Table, slices: Sequence[Slice], spans: Spans) -> Prepared:  # noqa: ARG002 - as TextRoad says
         """See `TextRoad`."""
         with spans("preprocess_s"):
-            texts = model_texts(
-                table, self.job.input.text_columns, self.job.preprocess, self.prompt
-            )
+            texts = self.texts(table)
         with spans("tokenize_s"):
             tokens = tokenize(texts.values, self.tokenizer, lowercase=self.lowercase)
         present = texts.values.is_valid().to_numpy(zero_copy_only=False).copy()
@@ -90,6 +90,10 @@ class HostTexts:
             texts.faults | tokens.faults,
             {HOST_TOKENIZER: int(present.sum())},
         )
+
+    def texts(self, table: pa.Table) -> Texts:
+        """Make the model's texts of the job's text columns."""
+        return model_texts(table, self.job.input.text_columns, self.job.preprocess, self.prompt)
 
 
 def host_texts(job: Job, model: ModelFolder) -> HostTexts:

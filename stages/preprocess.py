@@ -44,10 +44,14 @@ def model_texts(
                 break
         else:
             frame = apply_step(frame, step)
-    text = joined(frame, frame.columns if steps else columns, " ")
-    if prompt:
-        text = prefixed(text, prompt)
+    text = one_text(frame, frame.columns if steps else columns, prompt)
     return Texts(blanked(text.get_column(TEXT).to_arrow(), faults), faults)
+
+
+def one_text(frame: Frame, columns: Sequence[str], prompt: str) -> Frame:
+    """Join the columns that are left into one, `text`, with the prompt before it."""
+    text = joined(frame, columns, " ")
+    return prefixed(text, prompt) if prompt else text
 
 
 def check_steps(columns: Sequence[str], steps: Sequence[Step]) -> None:

@@ -51,6 +51,7 @@ def report_before_write(
             oom_halvings=outcome.oom_halvings,
             shapes=outcome.shapes,
             tokenized=prepared.tokenized,
+            device_faults=prepared.device_faults,
         ),
         latency=_latency(computed.latencies_ms),
         device_use=computed.use,

@@ -6,7 +6,7 @@ from pathlib import Path
 from headrace.schemas.plan import PlanHeader
 from headrace.schemas.report import Price
 from headrace.stages.device_thread import DeviceThread
-from headrace.stages.forward import Forward
+from headrace.stages.forward import Runner
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.prepare import TextRoad
 from headrace.stages.read import Source
@@ -20,7 +20,7 @@ class Workplace:
     source: Source
     header: PlanHeader
     texts: TextRoad
-    forward: Forward
+    forward: Runner
     device: DeviceThread
     ledger: WorkerLedger
     price: Price | None

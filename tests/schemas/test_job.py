@@ -44,7 +44,7 @@ def test_a_job_is_frozen(make_job):
         {"name": "a/b"},
         {"name": ""},
         {"model__task": "translate"},
-        {"model__precision": "fp16"},
+        {"model__precision": "fp8"},
         {"model__max_length": 0},
         {"model__top_k": 2},
         {"model__task": "classify", "model__top_k": 0},

@@ -47,6 +47,8 @@ def test_every_field_of_a_tally_is_added():
         batches=2,
         oom_halvings=1,
         shapes={"4 x 16": 2},
+        tokenized={"cudf": 2, "tokenizers": 1},
+        device_faults={"RuntimeError in read": 1},
     )
     assert set(one.model_fields_set) == set(Tally.model_fields)  # a new field must be added here
     assert one + one == Tally(
@@ -62,6 +64,8 @@ def test_every_field_of_a_tally_is_added():
         batches=4,
         oom_halvings=2,
         shapes={"4 x 16": 4},
+        tokenized={"cudf": 4, "tokenizers": 2},
+        device_faults={"RuntimeError in read": 2},
     )
 
 

@@ -47,9 +47,11 @@ def nested(children):
     )
 
 
-KINDS = st.recursive(st.sampled_from(sorted(LEAVES, key=str)), nested, max_leaves=4) | st.just(
-    pa.dictionary(pa.int32(), pa.string())
-)
+# pyarrow 26 does not write nested views in several row groups, so views stand alone.
+VIEW, DICTIONARY = pa.string_view(), pa.dictionary(pa.int32(), pa.string())
+KINDS = st.recursive(
+    st.sampled_from(sorted(LEAVES.keys() - {VIEW}, key=str)), nested, max_leaves=4
+) | st.sampled_from([VIEW, DICTIONARY])
 
 
 def values(kind):

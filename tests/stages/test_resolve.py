@@ -6,9 +6,10 @@ import torch
 from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.plan import ResultFacts, Slice
 from headrace.stages import resolve as module
+from headrace.stages import trial
 from headrace.stages.model_folder import open_model_folder
 from headrace.stages.read import Source
-from headrace.stages.resolve import choose_device, pad_id, resolve
+from headrace.stages.resolve import resolve
 
 WORDS = ["one", "two", "three", "four", "one two", "three four one two", ""]
 
@@ -41,7 +42,7 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    monkeypatch.setattr(module, "time", clock := Clock())
+    monkeypatch.setattr(trial, "time", clock := Clock())
     return clock
 
 
@@ -275,29 +276,3 @@ def test_a_model_of_the_wrong_rank_is_the_job_s_fault(ask, tiny_encoder):
 def test_a_model_that_fails_on_every_row_of_the_input_stops_the_run(ask, tiny_encoder):
     with pytest.raises(HeadraceError, match="64"):
         ask(lambda _: tiny_encoder(), texts=["boom"] * 100, model__precision="fp32")
-
-
-def test_the_device_is_the_one_that_is_there(monkeypatch):
-    for has_gpu, wanted, expected in [
-        (False, "auto", "cpu"),
-        (False, "cpu", "cpu"),
-        (True, "auto", "cuda"),
-        (True, "cuda", "cuda"),
-        (True, "cpu", "cpu"),
-    ]:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
-        assert choose_device(wanted) == expected
-
-
-def test_a_device_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(JobError, match=r"compute\.device"):
-        choose_device("cuda")
-
-
-@pytest.mark.parametrize(
-    ("said", "expected"), [({}, 0), ({"pad_token_id": None}, 0), ({"pad_token_id": 1}, 1)]
-)
-def test_the_padding_is_the_model_s(write_model, make_job, tmp_path, said, expected):
-    folder = write_model(tmp_path / "m", **said)
-    assert pad_id(open_model_folder(make_job(model__path=str(folder)).model)) == expected

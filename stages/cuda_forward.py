@@ -1,0 +1,170 @@
+"""Step 7 on CUDA: static batches as CUDA graphs, results copied out while the next is computed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+
+from headrace.schemas.plan import ResultFacts, Shape
+from headrace.stages.batch import Batch
+from headrace.stages.cuda import Cuda, Event
+from headrace.stages.forward import BatchResult, Forward, Outputs, padded_rows
+from headrace.stages.handover import RaggedOnDevice
+from headrace.stages.isolate import is_out_of_memory
+from headrace.stages.spans import Spans
+from headrace.stages.sticky import end_if_sticky
+
+DEPTH = 2  # one batch is computed, the results of the one before are copied
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """A captured shape: what it reads, what runs it, what it gives."""
+
+    ids: torch.Tensor  # (B, L) int64
+    mask: torch.Tensor  # (B, L) int64
+    replay: Callable[[], None]
+    outputs: Outputs
+
+
+@dataclass
+class _Slot:
+    """Where one batch's results wait: on the device for the copy, on the host to be placed."""
+
+    device: list[torch.Tensor] = field(default_factory=list)
+    host: list[torch.Tensor] = field(default_factory=list)
+
+    def fit(self, outputs: Outputs, cuda: Cuda) -> None:
+        """Make room for as many rows as a batch has."""
+        tensors = _present(outputs)
+        if not self.device or self.device[0].shape[0] < tensors[0].shape[0]:
+            self.device = [cuda.empty(tensor.shape, tensor.dtype) for tensor in tensors]
+            self.host = [cuda.pinned(tensor.shape, tensor.dtype) for tensor in tensors]
+
+
+class CudaForward:
+    """A model on the GPU. Runs what `Forward` runs, by graphs where a shape was captured."""
+
+    depth = DEPTH
+
+    def __init__(self, inner: Forward, cuda: Cuda) -> None:
+        """Take a loaded model; nothing is captured yet."""
+        self.inner, self.cuda = inner, cuda
+        self.token_limit: int | None = None  # of a batch, where larger ones ran out of memory
+        self.spans = Spans()
+        self._ranges = Spans()  # names what the host begins, for a profiler; the GPU tells times
+        self._graphs: dict[tuple[int, int], _Graph] = {}
+        self._slots = [_Slot() for _ in range(DEPTH)]
+
+    @property
+    def device(self) -> str:
+        """The device's kind."""
+        return self.inner.device
+
+    @property
+    def module(self) -> torch.nn.Module:
+        """The model."""
+        return self.inner.module
+
+    @property
+    def facts(self) -> ResultFacts:
+        """What the model gives."""
+        return self.inner.facts
+
+    @property
+    def captured(self) -> int:
+        """How many shapes run as graphs."""
+        return len(self._graphs)
+
+    def warm_up(self, shapes: Sequence[Shape]) -> None:
+        """Capture every shape of the grid, largest first, so that the others fit into its memory.
+
+        A shape that runs out of memory is not run on this worker: its batches are halved.
+        """
+        sizes = sorted(
+            ((rows, shape.length) for shape in shapes for rows in shape.rows),
+            key=lambda size: size[0] * size[1],
+            reverse=True,
+        )
+        largest = sizes[0][0] * sizes[0][1]
+        with torch.inference_mode(), self.cuda.computing():
+            self._ids = self.cuda.empty([largest], torch.int64).fill_(self.inner.pad_id)
+            self._mask = self.cuda.empty([largest], torch.int64).fill_(1)
+        for rows, length in sizes:
+            try:
+                self._graphs[rows, length] = self._capture(rows, length)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                end_if_sticky(error)
+                self.cuda.give_back()
+                self.token_limit = max(1, rows * length // 2)
+
+    def _capture(self, rows: int, length: int) -> _Graph:
+        ids = self._ids[: rows * length].view(rows, length)
+        mask = self._mask[: rows * length].view(rows, length)
+        with torch.inference_mode():
+            replay, outputs = self.cuda.capture(lambda: self._compute(ids, mask))
+        return _Graph(ids, mask, replay, outputs)
+
+    def _compute(self, ids: torch.Tensor, mask: torch.Tensor) -> Outputs:
+        return self.inner.post(self.inner.module(input_ids=ids, attention_mask=mask), mask)
+
+    def launch(self, ragged: RaggedOnDevice, batch: Batch) -> Callable[[], BatchResult]:
+        """Begin one batch; what is returned waits for its result.
+
+        Raises:
+            RuntimeError: (or whatever the model raises) the batch can't be computed.
+        """
+        slot = self._slots.pop()
+        try:
+            with torch.inference_mode(), self.cuda.computing(), self._ranges("forward_s"):
+                begun = self.cuda.mark()
+                rows_b = self.cuda.to_device(padded_rows(batch))
+                outputs = self._run(*self.inner.gather(ragged, batch, rows_b))
+                slot.fit(outputs, self.cuda)
+                # The next replay may overwrite the graph's own memory before it is copied out.
+                for kept, output in zip(slot.device, _present(outputs), strict=True):
+                    kept[: batch.height].copy_(output)
+                computed = self.cuda.mark()
+                real = batch.rows.size
+                done = self.cuda.copy_out(
+                    [
+                        (there[:real], here[:real])
+                        for there, here in zip(slot.host, slot.device, strict=True)
+                    ]
+                )
+        except BaseException as error:
+            end_if_sticky(error)
+            self._slots.append(slot)
+            raise
+        return partial(self._collect, slot, real, (begun, computed, done))
+
+    def _run(self, ids: torch.Tensor, mask: torch.Tensor) -> Outputs:
+        graph = self._graphs.get((ids.shape[0], ids.shape[1]))
+        if graph is None:  # a piece of a batch that was cut down
+            return self._compute(ids, mask)
+        graph.ids.copy_(ids)
+        graph.mask.copy_(mask)
+        graph.replay()
+        return graph.outputs
+
+    def _collect(self, slot: _Slot, rows: int, events: tuple[Event, Event, Event]) -> BatchResult:
+        """Wait for a batch's results. They are to be placed before the next batch is begun."""
+        begun, computed, done = events
+        self._slots.append(slot)
+        try:
+            with self._ranges("d2h_s"):
+                self.cuda.wait(done)
+        except RuntimeError as error:
+            end_if_sticky(error)
+            raise
+        self.spans.seconds["forward_s"] += self.cuda.seconds(begun, computed)
+        self.spans.seconds["d2h_s"] += self.cuda.seconds(computed, done)
+        values, *classes, finite = (tensor[:rows].numpy() for tensor in slot.host)
+        return BatchResult(values, classes[0] if classes else None, finite)
+
+
+def _present(outputs: Outputs) -> list[torch.Tensor]:
+    return [tensor for tensor in outputs if tensor is not None]

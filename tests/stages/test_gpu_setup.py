@@ -1,0 +1,39 @@
+import os
+
+import pytest
+
+from headrace.stages.gpu_setup import ALIGNMENT, GPU_ENVIRONMENT, pool_bytes, prepare_environment
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("free", "most"),
+    [
+        (140 * GIB, 8 * GIB),
+        (40 * GIB, 5 * GIB),
+        (8 * GIB, GIB),
+        (4 * GIB, GIB),
+        (GIB, GIB // 2),
+        (0, 0),
+    ],
+)
+def test_the_pool_is_an_eighth_of_the_memory_within_bounds(free, most):
+    assert pool_bytes(free) == (most // 4, most)
+
+
+def test_sizes_are_what_rmm_takes():
+    for size in pool_bytes(13 * GIB + 12_345):
+        assert size % ALIGNMENT == 0
+
+
+def test_the_environment_is_asked_for_and_a_user_s_choice_stays(monkeypatch):
+    for name in GPU_ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KVIKIO_NTHREADS", "256")
+    prepare_environment()
+    assert os.environ["KVIKIO_NTHREADS"] == "256"
+    assert os.environ["CUDF_PER_THREAD_STREAM"] == "1"
+    assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+    for name in GPU_ENVIRONMENT:
+        monkeypatch.setenv(name, "")  # so that it is taken back
