@@ -17,22 +17,20 @@ from headrace.schemas.job import Job, Precision
 from headrace.schemas.plan import PlanHeader, Resolved, Shard, Slice
 from headrace.schemas.report import ShardReport
 from headrace.stages.cores import own_cores
-from headrace.stages.cuda import Cuda
-from headrace.stages.cuda_forward import CudaForward
 from headrace.stages.device_thread import DeviceThread
-from headrace.stages.forward import Forward, Runner
 from headrace.stages.gpu_setup import prepare_environment
 from headrace.stages.journal import Journal, now_unix_s, process_started_unix_s
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.load_model import load_module
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
+from headrace.stages.open_forward import open_forward
 from headrace.stages.processor import choose_device, multiplies_bf16
 from headrace.stages.read import Source
 from headrace.stages.resolve import resolve
 from headrace.stages.shard import process_shard
 from headrace.stages.store import own_tmp, read_json, writing
 from headrace.stages.text_road import open_text_road
-from headrace.stages.trial import Load, pad_id
+from headrace.stages.trial import Load
 from headrace.stages.workplace import Workplace
 
 
@@ -131,7 +129,7 @@ def _set_up(order: Order) -> Workplace:
     price = order.worker_price(host)
     thread = _device_thread(order.siblings(host))
     load = _loader(order.job, model, header.road.device)
-    forward = thread.run(lambda: _open_forward(header, model, load))
+    forward = thread.run(lambda: open_forward(header, model, load))
     source = Source(order.base, header.job.input, header.dataset_schema)
     texts = open_text_road(header.job, model, source, header.road)
     with writing(order.out, refusals_only=True):
@@ -149,18 +147,6 @@ def _set_up(order: Order) -> Workplace:
         invocation=order.invocation,
         name=_PROCESS.journal.name,
     )
-
-
-def _open_forward(header: PlanHeader, model: ModelFolder, load: Load) -> Runner:
-    """Load the model and, on a GPU, capture its graphs before any shard is read."""
-    road = header.road
-    inner = Forward(load(road.precision), road.device, header.result, pad_id(model))
-    if road.device == "cpu":
-        return inner
-    runner = CudaForward(inner, Cuda())
-    if road.execution == "graphs":
-        runner.warm_up(header.grid.shapes)
-    return runner
 
 
 def own_host() -> str:

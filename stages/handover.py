@@ -68,11 +68,18 @@ def moved(values: npt.NDArray[Any] | torch.Tensor, device: str) -> torch.Tensor:
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
-def tensor_of(memory: Any, dtype: npt.DTypeLike) -> torch.Tensor:  # noqa: ANN401 - anything with CUDA's array interface
-    """See memory of cuDF or CuPy as a flat tensor of a dtype, without a copy."""
+def settle_cudf() -> None:
+    """Wait for what cuDF and CuPy have begun on this thread."""
     import cupy
 
     for stream in (cupy.cuda.Stream.ptds, cupy.cuda.Stream.null):  # cuDF's, and without our setting
         stream.synchronize()
+
+
+def tensor_of(memory: Any, dtype: npt.DTypeLike) -> torch.Tensor:  # noqa: ANN401 - anything with CUDA's array interface
+    """See memory of cuDF or CuPy as a flat tensor of a dtype, without a copy."""
+    import cupy
+
+    settle_cudf()
     tensor: torch.Tensor = torch.utils.dlpack.from_dlpack(cupy.asarray(memory).view(dtype))
     return tensor

@@ -9,6 +9,7 @@ import importlib.metadata
 import io
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -62,9 +63,12 @@ def draw_plan(survey: Survey, shards: tuple[Shard, ...], resolved: Resolved) -> 
 
 
 def versions() -> dict[str, str]:
-    """The versions that a result depends on."""
-    found = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), **found}
+    """The versions that a result depends on, of what is installed."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):  # run from a checkout, say
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def write_plan(out: Path, plan: Plan, survey: Survey) -> Plan:

@@ -17,7 +17,7 @@ import torch
 from tokenizers import Tokenizer
 
 from headrace.stages.cudf_frame import CudfSeries
-from headrace.stages.handover import tensor_of
+from headrace.stages.handover import settle_cudf, tensor_of
 from headrace.stages.ragged import Specials
 
 # What cuDF looks up for a word that no pieces make up, and for the pieces behind a first one.
@@ -105,6 +105,7 @@ class WordPiece:
         none, _ = cudf.Series.from_arrow(pa.array([], pa.string())).to_pylibcudf()
         self._vocabulary = plc.nvtext.wordpiece_tokenize.WordPieceVocabulary(words)
         self._normalizer = plc.nvtext.normalize.CharacterNormalizer(spec.lowercase, none)
+        settle_cudf()  # every reader thread uses them
 
     def spelled_out(self, text: CudfSeries) -> npt.NDArray[np.bool_]:
         """Say which texts (N,) hold one of the special tokens as characters."""

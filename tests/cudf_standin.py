@@ -1,7 +1,6 @@
 """A stand-in for cuDF, pylibcudf and CuPy on a CPU, made of pandas, Arrow and `tokenizers`.
 
-With it the GPU's road for texts is executed, not proven. It answers the public names of
-tests/gpu_names.py alone; `make gpu-imports` holds those against the real packages.
+The GPU's road for texts is executed with it, not proven. It answers the names of gpu_names.py alone.
 """
 
 import math
@@ -35,10 +34,8 @@ def bare(value):
 def guarded(value, kind=None):
     if isinstance(value, pd.Series | pd.DataFrame):
         return {pd.Series: Series, pd.DataFrame: DataFrame}[type(value)](value)
-    if not callable(value):
-        return value
-    if kind.endswith("iloc"):
-        return Guarded(value, kind)
+    if not callable(value) or kind.endswith("iloc"):
+        return Guarded(value, kind) if callable(value) else value
     return lambda *args, **more: guarded(value(*bare(args), **{k: bare(more[k]) for k in more}))
 
 
@@ -139,9 +136,13 @@ def read_parquet(options):
     return rows.slice(0, told.get("_set_num_rows"))
 
 
-def wordpiece_tokenize(spaced, vocabulary, most):
-    ids = {word: at for at, word in enumerate(vocabulary.array.to_pylist())}
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+def vocabulary_of(column):
+    ids = {word: at for at, word in enumerate(column.array.to_pylist())}
+    return models.WordPiece(ids, unk_token="[UNK]")
+
+
+def wordpiece_tokenize(spaced, vocabulary, _):
+    tokenizer = Tokenizer(vocabulary)
     tokenizer.normalizer, tokenizer.pre_tokenizer = spaced.normalizer, spaced.split
     texts = tokenizer.encode_batch(spaced.array.to_pylist())
     return pa.array([text.ids for text in texts], pa.list_(pa.int32()))

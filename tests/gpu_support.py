@@ -40,7 +40,7 @@ def modules():
         read_parquet=standin.read_parquet,
     )
     wordpiece = Names(
-        WordPieceVocabulary=lambda words: words, wordpiece_tokenize=standin.wordpiece_tokenize
+        WordPieceVocabulary=standin.vocabulary_of, wordpiece_tokenize=standin.wordpiece_tokenize
     )
     normalize = Names(
         CharacterNormalizer=character_normalizer, normalize_characters=normalize_characters

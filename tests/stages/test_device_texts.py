@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from gpu_support import install
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.schemas.errors import JobError, ShardError
@@ -272,6 +272,7 @@ def test_there_may_be_no_row(roads):
 LETTERS = st.text("ab[]CLS #\té\x00.,-\u4e2d", max_size=14)
 
 
+@settings(max_examples=25)
 @given(texts=st.lists(LETTERS | st.none() | st.text(max_size=6), min_size=1, max_size=7))
 def test_random_texts_have_the_host_s_tokens(texts, model, make_job, minilm, tmp_path_factory):
     folder = tmp_path_factory.mktemp("random")
