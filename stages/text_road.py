@@ -103,7 +103,7 @@ def _differing_texts(road: DeviceTexts, texts: pa.LargeStringArray) -> str | Non
         update = {"input": spec, "preprocess": ()}
         job = road.host.job.model_copy(update=update)
         host = replace(road.host, job=job, prompt="")
-        why = _difference(replace(road, host=host), table, [])
+        why = token_difference(replace(road, host=host), table, [])
         if why is not None:
             return f"of {name}, {why}"
     return None
@@ -131,13 +131,13 @@ def _differing_slices(road: DeviceTexts, source: Source, slices: Sequence[Slice]
             table = read_slices(source, [some], columns)
         except ShardError:  # its shard will fail by name
             continue
-        why = _difference(road, table, [some])
+        why = token_difference(road, table, [some])
         if why is not None:
             return f"of {piece.path}, {why}"
     return None
 
 
-def _difference(road: DeviceTexts, table: pa.Table, slices: Sequence[Slice]) -> str | None:
+def token_difference(road: DeviceTexts, table: pa.Table, slices: Sequence[Slice]) -> str | None:
     """Say how the tokens of both roads differ, if they do, or what failed on the device."""
     here, there = (one.prepare(table, slices, Spans()) for one in (road, road.host))
     if here.device_faults:

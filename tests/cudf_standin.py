@@ -1,6 +1,6 @@
 """A stand-in for cuDF, pylibcudf and CuPy on a CPU, made of pandas, Arrow and `tokenizers`.
 
-The GPU's road for texts is executed with it, not proven. It answers the names of gpu_names.py alone.
+The GPU's road for texts is executed with it, not proven. It answers gpu_names.py's names alone.
 """
 
 import math

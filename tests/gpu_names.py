@@ -73,3 +73,28 @@ GPU_NAMES: dict[str, tuple[str, ...]] = {
         "max_words_per_row",
     ),
 }
+
+# The same for torch, which every machine has.
+TORCH_NAMES: dict[str, tuple[str, ...]] = {
+    "torch.cuda.CUDAGraph.replay": (),
+    "torch.cuda.Event": ("enable_timing",),
+    "torch.cuda.Event.elapsed_time": ("end_event",),
+    "torch.cuda.Event.record": ("stream",),
+    "torch.cuda.Event.synchronize": (),
+    "torch.cuda.OutOfMemoryError": (),
+    "torch.cuda.Stream": (),
+    "torch.cuda.Stream.synchronize": (),
+    "torch.cuda.Stream.wait_event": ("event",),
+    "torch.cuda.empty_cache": (),
+    "torch.cuda.graph": ("cuda_graph", "pool", "stream", "capture_error_mode"),
+    "torch.cuda.graph_pool_handle": (),
+    "torch.cuda.is_bf16_supported": ("including_emulation",),
+    "torch.cuda.max_memory_allocated": (),
+    "torch.cuda.mem_get_info": (),
+    "torch.cuda.memory_allocated": (),
+    "torch.cuda.memory_reserved": (),
+    "torch.cuda.reset_peak_memory_stats": (),
+    "torch.cuda.stream": ("stream",),
+    "torch.cuda.synchronize": (),
+    "torch.utils.dlpack.from_dlpack": ("ext_tensor",),
+}
