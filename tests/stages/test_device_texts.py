@@ -246,6 +246,7 @@ def test_what_was_done_before_a_fault_counts_once(roads, monkeypatch):
     found = roads({"a": DIRTY}).agree()
     assert len(calls) == 2
     assert found.tokenized == {"tokenizers": 10}
+    assert found.ragged.ids.numel() == found.ragged.counts.sum()
 
 
 def test_a_file_that_is_damaged_is_the_shard_s_fault(roads, tmp_path):
