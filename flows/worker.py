@@ -17,12 +17,14 @@ from headrace.schemas.job import Job, Precision
 from headrace.schemas.plan import PlanHeader, Resolved, Shard, Slice
 from headrace.schemas.report import ShardReport
 from headrace.stages.cores import own_cores
+from headrace.stages.cuda import device_uuid
 from headrace.stages.device_thread import DeviceThread
 from headrace.stages.gpu_setup import prepare_environment
 from headrace.stages.journal import Journal, now_unix_s, process_started_unix_s
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.load_model import load_module
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
+from headrace.stages.nvml import Gauge
 from headrace.stages.open_forward import open_forward
 from headrace.stages.processor import choose_device, multiplies_bf16
 from headrace.stages.read import Source
@@ -146,6 +148,7 @@ def _set_up(order: Order) -> Workplace:
         price=price,
         invocation=order.invocation,
         name=_PROCESS.journal.name,
+        gauge=Gauge(device_uuid()) if header.road.device == "cuda" else None,
     )
 
 

@@ -129,8 +129,11 @@ class DeviceUse(Value):
 
     name: str
     utilization: float | None  # 0 to 1; on a CPU: process time over wall time and cores
-    peak_memory_bytes: int | None
+    peak_memory_bytes: int | None  # on a GPU: used by all that runs on it
     energy_wh: float | None
+    power_w: float | None = None  # the mean
+    peak_allocated_bytes: int | None = None  # by torch, on a GPU
+    note: str | None = None  # why less was measured than the device could tell
 
 
 class PartFile(Value):

@@ -16,9 +16,11 @@ from headrace.schemas.job import Job, Precision
 from headrace.schemas.plan import Resolved
 from headrace.schemas.report import Tally
 from headrace.stages.cores import own_cores
+from headrace.stages.cuda import device_uuid
 from headrace.stages.device_thread import DeviceThread
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.load_model import load_module
+from headrace.stages.nvml import Gauge
 from headrace.stages.open_forward import open_forward
 from headrace.stages.plan import draw_plan, write_plan
 from headrace.stages.resolve import resolve
@@ -83,6 +85,7 @@ def run_job(content: dict[str, object]) -> Done:
         price=None,
         invocation="gpu-check",
         name="gpu-check",
+        gauge=Gauge(device_uuid()) if device == "cuda" else None,
     )
     ledger.ready()
     begun = time.perf_counter()

@@ -3,7 +3,7 @@
 import platform
 import resource
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from headrace.stages.batch import Batch
 from headrace.stages.forward import BatchResult
 from headrace.stages.handover import RaggedOnDevice
 from headrace.stages.isolate import Collect, Outcome, run_batches
+from headrace.stages.nvml import Gauge
 from headrace.stages.results import Results
 from headrace.stages.spans import Spans
 from headrace.stages.workplace import Workplace
@@ -59,24 +60,47 @@ def compute(
 
         return timed
 
-    wall_s, cpu_s = time.perf_counter(), time.process_time()
-    outcome = run_batches(batches, launch, results.place, forward.depth, forward.token_limit)
-    wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-    use = _device_use(place, wall_s, cpu_s)
+    meter = _start_meter(place)
+    try:
+        outcome = run_batches(batches, launch, results.place, forward.depth, forward.token_limit)
+    finally:
+        use = meter()
     return Computed(results, outcome, latencies_ms, forward.spans.seconds, use)
 
 
-def _device_use(place: Workplace, wall_s: float, cpu_s: float) -> DeviceUse:
-    if place.forward.device == "cuda":
+def _start_meter(place: Workplace) -> Callable[[], DeviceUse]:
+    """Begin to watch the device; what is returned says what it did since."""
+    if place.gauge is not None:
+        return _watch_gpu(place.gauge)
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+
+    def cpu_use() -> DeviceUse:
+        passed_s = time.perf_counter() - wall_s
+        used = (time.process_time() - cpu_s) / (passed_s * place.device.threads)
         return DeviceUse(
-            name=torch.cuda.get_device_name(),
-            utilization=None,
-            peak_memory_bytes=torch.cuda.max_memory_allocated(),
+            name=platform.processor() or platform.machine(),
+            utilization=min(1.0, used),
+            peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             energy_wh=None,
         )
-    return DeviceUse(
-        name=platform.processor() or platform.machine(),
-        utilization=min(1.0, cpu_s / (wall_s * place.device.threads)) if wall_s > 0 else None,
-        peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        energy_wh=None,
-    )
+
+    return cpu_use
+
+
+def _watch_gpu(gauge: Gauge) -> Callable[[], DeviceUse]:
+    torch.cuda.reset_peak_memory_stats()
+    gauge.start()
+
+    def gpu_use() -> DeviceUse:
+        reading = gauge.stop()
+        return DeviceUse(
+            name=torch.cuda.get_device_name(),
+            utilization=reading.utilization,
+            peak_memory_bytes=reading.peak_memory_bytes,
+            energy_wh=reading.energy_wh,
+            power_w=reading.power_w,
+            peak_allocated_bytes=torch.cuda.max_memory_allocated(),
+            note=reading.reason,
+        )
+
+    return gpu_use

@@ -4,6 +4,7 @@ Tests stand in for this class to show that nothing is read before it is there; s
 handover.py. Two streams: batches are computed on one, results are copied out on the other.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -102,3 +103,11 @@ class Cuda:
     def give_back(self) -> None:
         """Hand unused memory back, after it ran out."""
         torch.cuda.empty_cache()
+
+
+def device_uuid() -> str:
+    """Name the process's GPU as NVML does: GPU-… or MIG-…."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if visible.startswith(("GPU-", "MIG-")) and "," not in visible:
+        return visible
+    return f"GPU-{torch.cuda.get_device_properties(0).uuid}"

@@ -8,6 +8,7 @@ from headrace.schemas.report import Price
 from headrace.stages.device_thread import DeviceThread
 from headrace.stages.forward import Runner
 from headrace.stages.ledger import WorkerLedger
+from headrace.stages.nvml import Gauge
 from headrace.stages.prepare import TextRoad
 from headrace.stages.read import Source
 
@@ -26,6 +27,7 @@ class Workplace:
     price: Price | None
     invocation: str
     name: str
+    gauge: Gauge | None = None  # of the GPU; None on a CPU
 
     @property
     def passed_columns(self) -> list[str]:

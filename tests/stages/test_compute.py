@@ -1,10 +1,16 @@
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
+from headrace.schemas.errors import ShardError
+from headrace.schemas.report import DeviceUse
 from headrace.stages.batch import make_batches
 from headrace.stages.compute import compute
 from headrace.stages.handover import put
+from headrace.stages.nvml import Reading
 from headrace.stages.spans import Spans
 
 
@@ -59,3 +65,49 @@ def test_without_a_batch_there_is_nothing_to_tell(computed):
     _, made = computed([None, None])
     assert made.latencies_ms == []
     assert not made.results.valid.any()
+
+
+class GaugeStandIn:
+    """Stands in for NVML's gauge."""
+
+    def __init__(self):
+        self.calls = []
+
+    def start(self):
+        self.calls.append("start")
+
+    def stop(self):
+        self.calls.append("stop")
+        return Reading(0.75, 2**30, 0.5, 300.0, "NVML lost its power")
+
+
+@pytest.fixture
+def on_gpu(tiny_run, monkeypatch):
+    """A place whose device is measured as a GPU is."""
+    for name, answer in (
+        ("reset_peak_memory_stats", None),
+        ("max_memory_allocated", 12_345),
+        ("get_device_name", "NVIDIA H200"),
+    ):
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    return dataclasses.replace(tiny_run().place, gauge=GaugeStandIn())
+
+
+def test_a_gpu_s_use_is_what_nvml_and_torch_tell(on_gpu):
+    made = run(on_gpu, ["one", "two"])
+    assert made.use == DeviceUse(
+        name="NVIDIA H200",
+        utilization=0.75,
+        peak_memory_bytes=2**30,
+        energy_wh=0.5,
+        power_w=300.0,
+        peak_allocated_bytes=12_345,
+        note="NVML lost its power",
+    )
+    assert on_gpu.gauge.calls == ["start", "stop"]
+
+
+def test_a_shard_that_fails_is_measured_no_longer(on_gpu):
+    with pytest.raises(ShardError):
+        run(on_gpu, ["boom"] * 64)
+    assert on_gpu.gauge.calls == ["start", "stop"]
