@@ -9,8 +9,11 @@ import sys
 import psutil
 import torch
 
-from headrace.schemas.machine import Machine
+from headrace.flows.gpus import Gpu, find_gpus
+from headrace.schemas.errors import JobError
+from headrace.schemas.machine import GpuRoom, Machine
 from headrace.stages.cores import own_cores
+from headrace.stages.gpu_setup import headroom_bytes, pool_bytes
 from headrace.stages.plan import versions
 from headrace.stages.processor import multiplies_bf16
 
@@ -19,11 +22,8 @@ GPU_PACKAGES = ("cudf", "cupy", "rmm", "dask_cuda", "triton", "onnxruntime")
 
 def examine() -> Machine:
     """Look at the machine; load nothing that needs a GPU."""
-    gpus = tuple(
-        torch.cuda.get_device_name(at)
-        for at in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
-    )
-    device = "cuda" if gpus else "cpu"
+    gpus, notes = _gpus()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     return Machine(
         platform=f"{platform.system()} {platform.machine()}, Python {sys.version.split()[0]}",
         cores=own_cores(1),
@@ -33,7 +33,31 @@ def examine() -> Machine:
         bf16_native=multiplies_bf16(device),
         packages=versions(),
         optional={name: _version(name) for name in GPU_PACKAGES},
-        notes=tuple(_notes(device)),
+        notes=(*notes, *_notes(device)),
+    )
+
+
+def _gpus() -> tuple[tuple[GpuRoom, ...], list[str]]:
+    """List the GPUs that a run may use, and what is to be said of them."""
+    try:
+        found = find_gpus()
+    except JobError as error:
+        return (), [str(error)]
+    notes = []
+    if found and not torch.cuda.is_available():
+        notes.append(f"torch {torch.__version__} can't use the GPUs: is it the CPU build?")
+    return tuple(map(_room, found)), notes
+
+
+def _room(gpu: Gpu) -> GpuRoom:
+    free, total = gpu.free_bytes, gpu.total_bytes
+    return GpuRoom(
+        id=gpu.id,
+        name=gpu.name,
+        total_bytes=total,
+        free_bytes=free,
+        pool_bytes=None if free is None else pool_bytes(free)[1],
+        headroom_bytes=None if total is None else headroom_bytes(total),
     )
 
 

@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.schemas.machine import Machine
+from headrace.schemas.machine import GpuRoom, Machine
 from headrace.schemas.plan import MemoryFit, ShapeGrid
 from headrace.schemas.preview import Preview
 from headrace.schemas.report import Cost, Rows, RunReport, Seconds
@@ -233,7 +233,11 @@ def machine_view(machine: Machine) -> RenderableType:
     _row(table, "platform", machine.platform)
     _row(table, "cores", str(machine.cores))
     _row(table, "memory", f"{machine.memory_bytes / 2**30:,.1f} GiB")
-    _row(table, "GPUs", ", ".join(machine.gpus) or "none")
+    for gpu in machine.gpus:
+        _row(table, "GPU", f"{gpu.name} ({gpu.id})")
+        _row(table, "GPU memory", _room(gpu))
+    if not machine.gpus:
+        _row(table, "GPUs", "none")
     _row(table, "native bf16", "yes" if machine.bf16_native else "no")
     for name, version in machine.packages.items():
         _row(table, name, version)
@@ -242,6 +246,17 @@ def machine_view(machine: Machine) -> RenderableType:
     for note in machine.notes:
         _row(table, "note", note)
     return table
+
+
+def _room(gpu: GpuRoom) -> str:
+    if gpu.left_bytes is None:
+        return "shared with the host"
+    figures = [gpu.free_bytes, gpu.pool_bytes, gpu.headroom_bytes, gpu.left_bytes]
+    free, pool, headroom, left = (f"{(size or 0) / 2**30:,.1f}" for size in figures)
+    return (
+        f"{free} GiB free - {pool} for cuDF's pool - {headroom} headroom = "
+        f"{left} for a model and its batches"
+    )
 
 
 def _row(table: Table, *cells: str) -> None:

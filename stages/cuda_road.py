@@ -18,7 +18,7 @@ from headrace.stages.cuda import Cuda
 from headrace.stages.cuda_forward import CudaForward
 from headrace.stages.forward import BatchResult, Forward, Runner
 from headrace.stages.gate import compare
-from headrace.stages.gpu_setup import pool_bytes
+from headrace.stages.gpu_setup import headroom_bytes, pool_bytes
 from headrace.stages.handover import RaggedOnDevice
 from headrace.stages.isolate import is_out_of_memory
 from headrace.stages.processor import multiplies_bf16
@@ -29,7 +29,6 @@ from headrace.stages.trial import Bench, Trial, weights_bytes
 from headrace.stages.wording import in_short
 
 CANDIDATES: tuple[Precision, ...] = ("bf16", "fp16")  # fast first, safe last; then fp32
-HEADROOM = 0.05  # of the device's memory
 TIMED_RUNS = 3
 
 
@@ -56,7 +55,7 @@ def choose_on_cuda(
         weights_bytes=weights_bytes(forward.module),
         activations_bytes=0,
         pool_bytes=pool,
-        headroom_bytes=int(total * HEADROOM),
+        headroom_bytes=headroom_bytes(total),
         available_bytes=available,
     )
     grid, memory = _fitting_grid(forward, ragged, grid_of, budget, room, cuda)

@@ -16,6 +16,7 @@ GPU_ENVIRONMENT = {
 POOL_SHARE, LEAST_POOL_BYTES, MOST_POOL_BYTES = 8, 1 << 30, 8 << 30
 FIRST_SHARE = 4
 ALIGNMENT = 256  # of RMM's pools
+HEADROOM = 0.05  # of the device's memory, for fragments and for what libraries take
 
 
 def prepare_environment() -> None:
@@ -34,3 +35,8 @@ def pool_bytes(free_bytes: int) -> tuple[int, int]:
     most -= most % ALIGNMENT
     first = most // FIRST_SHARE
     return first - first % ALIGNMENT, most
+
+
+def headroom_bytes(total_bytes: int) -> int:
+    """Say what stays free of a GPU's memory, whatever runs on it."""
+    return int(total_bytes * HEADROOM)
