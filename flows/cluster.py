@@ -1,8 +1,14 @@
-"""WHERE it runs: a Dask cluster of worker subprocesses here, or a scheduler that exists already."""
+"""WHERE it runs: a Dask cluster of worker subprocesses here, or a scheduler that exists already.
+
+Where the job may use GPUs and there are some, each worker has one. Dask-CUDA's own cluster is not
+used: it starts workers by `multiprocessing`, which fails in a script without a main guard.
+"""
 
 import asyncio
+import importlib.util
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,9 +18,10 @@ import dask
 from distributed import Client
 from distributed.core import rpc
 from distributed.deploy.spec import SpecCluster
-from distributed.deploy.subprocess import SubprocessCluster
+from distributed.deploy.subprocess import SubprocessScheduler, SubprocessWorker
 
-from headrace.flows import shield
+from headrace.flows import gpu_nanny, no_nvml, shield
+from headrace.flows.gpus import Gpu, find_gpus
 from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.job import Job
 from headrace.stages.cores import own_cores
@@ -23,6 +30,10 @@ from headrace.stages.wording import in_short
 # Read and tokenize the next shard, compute this one, write the last one.
 THREADS_PER_WORKER = 3
 START_DEADLINE_S = 60
+GPU_START_DEADLINE_S = 180  # a worker imports cuDF and makes its pool first
+LOOK_S = 1
+RAPIDS = ("dask_cuda", "rmm")
+HOST = "127.0.0.1"
 CONNECT_DEADLINE_S = 15
 ORPHAN_DEADLINE = "5 minutes"
 
@@ -70,16 +81,20 @@ class Cluster:
 
 
 @contextmanager
-def open_cluster(job: Job, scheduler: str | None, workers: int | None) -> Iterator[Cluster]:
+def open_cluster(
+    job: Job, scheduler: str | None, workers: int | None, say: Callable[[str], None]
+) -> Iterator[Cluster]:
     """Start a cluster for this run, or connect to an existing scheduler.
 
     Args:
-        job: says how many workers.
+        job: says how many workers, and whether they may use GPUs.
         scheduler: the address of an existing scheduler, or None.
         workers: overrides the job's number.
+        say: is told what the user should know of the workers.
 
     Raises:
-        JobError: there is no scheduler at that address, or it has no worker.
+        JobError: there is no scheduler at that address, or it has no worker, or fewer GPUs than
+            workers.
         HeadraceError: our own cluster did not start in time.
     """
     if workers is not None and (scheduler is not None or workers < 1):
@@ -88,43 +103,102 @@ def open_cluster(job: Job, scheduler: str | None, workers: int | None) -> Iterat
         raise JobError(msg)
     if scheduler is not None:
         yield from _existing(scheduler)
+        return
+    gpus = () if job.compute.device == "cpu" else find_gpus()
+    count = _count(job, workers, len(gpus))
+    if gpus:
+        yield from _own(_gpu_workers(gpus[:count], say), GPU_START_DEADLINE_S)
     else:
-        yield from _own(_count(job, workers))
+        yield from _own(_plain_workers(count), START_DEADLINE_S)
 
 
-def _count(job: Job, workers: int | None) -> int:
+def _count(job: Job, workers: int | None, gpus: int) -> int:
     wanted = job.compute.workers if workers is None else workers
-    return 1 if wanted == "auto" else wanted
+    if wanted == "auto":
+        return max(1, gpus)
+    if gpus and wanted > gpus:
+        key = "compute.workers" if workers is None else "--workers"
+        msg = (
+            f"{key}: expected at most {gpus}, one for each GPU of this machine, got {wanted}. "
+            "Ask for fewer, or set compute.device: cpu."
+        )
+        raise JobError(msg)
+    return wanted
 
 
-def _own(count: int) -> Iterator[Cluster]:
+# What makes one worker: its nanny's class, and the arguments that differ from worker to worker.
+_Worker = tuple[type[shield.ShieldedNanny], dict[str, Any]]
+
+
+def _plain_workers(count: int) -> list[_Worker]:
+    return [(shield.ShieldedNanny, {"env": _thread_limits(own_cores(count))})] * count
+
+
+def _gpu_workers(gpus: tuple[Gpu, ...], say: Callable[[str], None]) -> list[_Worker]:
+    missing = [name for name in RAPIDS if importlib.util.find_spec(name) is None]
+    if missing:
+        say(
+            f"no {' and no '.join(missing)} here: the GPU workers go without RMM's memory pool, "
+            "cuDF's spilling and the cores near their GPUs; pip install 'headrace[cuda13]'"
+        )
+    env = _thread_limits(own_cores(len(gpus)))
+    return [
+        (
+            gpu_nanny.GpuNanny,
+            {
+                "env": env,
+                "gpu": gpu.id,
+                "cores": gpu.cores,
+                "free_bytes": gpu.free_bytes,
+                "rapids": not missing,
+            },
+        )
+        for gpu in gpus
+    ]
+
+
+def _own(workers: list[_Worker], deadline_s: int) -> Iterator[Cluster]:
     with shield.shielded():
-        cluster = SubprocessCluster(
-            n_workers=count,
-            threads_per_worker=THREADS_PER_WORKER,
-            dashboard_address=None,
-            worker_class=f"{shield.__name__}.{shield.ShieldedNanny.__name__}",
-            worker_kwargs={
-                "memory_limit": 0,
-                "death_timeout": START_DEADLINE_S,
-                # Dask allows one thread a library; the device thread uses this worker's share.
-                "env": _thread_limits(own_cores(count)),
-            },
-            # A worker's death is our business: Dask must not run its task again by itself. A
-            # scheduler whose client was killed goes, and its workers with it.
-            scheduler_kwargs={
-                "allowed_failures": 0,
-                "idle_timeout": ORPHAN_DEADLINE,
-                "preload": shield.__name__,
-            },
+        cluster = SpecCluster(
+            scheduler=_scheduler_spec(),
+            workers={at: _worker_spec(worker, deadline_s) for at, worker in enumerate(workers)},
             silence_logs=logging.CRITICAL,
         )
     try:
         with Client(cluster) as client:
-            _wait_for_workers(client, count)
+            _wait_for_workers(cluster, client, len(workers), deadline_s)
             yield Cluster(client, own=True)
     finally:
         _close(cluster)
+
+
+def _scheduler_spec() -> dict[str, Any]:
+    # A worker's death is our business: Dask must not run its task again by itself. A scheduler
+    # whose client was killed goes, and its workers with it.
+    settings = {
+        "host": HOST,
+        "port": 0,
+        "dashboard": False,
+        "dashboard_address": None,
+        "allowed_failures": 0,
+        "idle_timeout": ORPHAN_DEADLINE,
+        "preload": [no_nvml.__name__, shield.__name__],
+    }
+    return {"cls": SubprocessScheduler, "options": {"scheduler_kwargs": settings}}
+
+
+def _worker_spec(worker: _Worker, deadline_s: int) -> dict[str, Any]:
+    kind, own_settings = worker
+    settings = {
+        "host": HOST,
+        "nthreads": THREADS_PER_WORKER,
+        "memory_limit": 0,
+        "death_timeout": deadline_s,
+        "silence_logs": logging.CRITICAL,
+        **own_settings,
+    }
+    options = {"worker_class": f"{kind.__module__}.{kind.__name__}", "worker_kwargs": settings}
+    return {"cls": SubprocessWorker, "options": options}
 
 
 def _close(cluster: SpecCluster) -> None:
@@ -136,12 +210,24 @@ def _close(cluster: SpecCluster) -> None:
         cluster.close()
 
 
-def _wait_for_workers(client: Client, count: int) -> None:
-    try:
-        client.wait_for_workers(count, timeout=START_DEADLINE_S)
-    except TimeoutError as error:
-        msg = f"expected {count} Dask workers within {START_DEADLINE_S} s: {error}"
-        raise HeadraceError(msg) from error
+def _wait_for_workers(cluster: SpecCluster, client: Client, count: int, deadline_s: int) -> None:
+    """Wait until all workers are there.
+
+    Raises:
+        HeadraceError: one ended, or they did not come in time.
+    """
+    start = time.monotonic()
+    while True:
+        try:
+            client.wait_for_workers(count, timeout=LOOK_S)
+        except TimeoutError as error:
+            ended = sum(w.process.returncode is not None for w in cluster.workers.values())
+            if not ended and time.monotonic() - start < deadline_s:
+                continue
+            why = f"{ended} ended at its start; its own words are above" if ended else str(error)
+            msg = f"expected {count} Dask workers within {deadline_s} s: {why}"
+            raise HeadraceError(msg) from error
+        return
 
 
 def _existing(address: str) -> Iterator[Cluster]:
@@ -180,5 +266,6 @@ async def _ask(address: str) -> str:
 
 
 def _thread_limits(cores: int) -> dict[str, str]:
+    # Dask allows one thread a library; the device thread uses this worker's share.
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return dict.fromkeys(names, str(cores))

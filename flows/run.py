@@ -117,7 +117,8 @@ def run_shards(
     """
     call.progress.say(f"starting {_cluster_name(call)}")
     with Interrupts() as interrupts:
-        with open_cluster(call.job, call.options.scheduler, call.options.workers) as cluster:
+        options, say = call.options, call.progress.say
+        with open_cluster(call.job, options.scheduler, options.workers, say) as cluster:
             if plan is None:
                 plan = _make_plan(call, surveyed, cluster)
             holding = look_at(call.out, plan)

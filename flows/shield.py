@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import dask
 from distributed import Nanny
 
+NO_NVML = {"distributed.diagnostics.nvml": False}  # why not: flows/no_nvml.py
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOOK_S = 1.0
 
@@ -38,6 +40,11 @@ def shielded(signals: tuple[signal.Signals, ...] = SIGNALS) -> Iterator[None]:
 
 class ShieldedNanny(Nanny):  # type: ignore[misc] # Dask ships no types
     """A nanny by this name, and not by a preload, which its log would announce on our stderr."""
+
+    def __init__(self, *args: object, **kwargs: Any) -> None:  # noqa: ANN401 - Dask's own
+        """Take what a nanny takes; its worker inherits this process's configuration."""
+        dask.config.set(NO_NVML)
+        super().__init__(*args, **kwargs)
 
     async def start_unsafe(self) -> Any:  # noqa: ANN401 - Dask's signature
         """Shield this process before it starts its worker."""

@@ -1,0 +1,128 @@
+"""A nanny whose worker has one GPU to itself, and dask-cuda's plugins where it is installed.
+
+It is made from plain JSON, in a process of its own.
+"""
+
+import os
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from distributed import WorkerPlugin
+
+from headrace.flows.shield import ShieldedNanny
+
+GIB = 2**30
+POOL_ALIGNMENT = 256
+ALLOCATOR_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # torch's names, new and old
+
+
+class GpuNanny(ShieldedNanny):
+    """Sets the environment of its worker before the worker's process exists."""
+
+    def __init__(
+        self,
+        *args: object,
+        gpu: str,
+        cores: Sequence[int],
+        free_bytes: int | None,
+        rapids: bool,
+        env: dict[str, str],
+        **kwargs: Any,  # noqa: ANN401 - Dask's own
+    ) -> None:
+        """Take the GPU.
+
+        Args:
+            args: Dask's own.
+            gpu: its UUID.
+            cores: those near it; empty where they are not known.
+            free_bytes: of its memory; None where it has none of its own.
+            rapids: whether dask-cuda is here, and is to set the worker up.
+            env: of the worker, beside what a GPU needs.
+            kwargs: Dask's own.
+        """
+        env = env | gpu_environment(gpu)
+        # CUDA's libraries read theirs when they are imported, and a worker imports some with its
+        # plugins, before Dask sets the environment in its process.
+        os.environ.update(env)
+        plugins = _plugins(cores, free_bytes) if rapids else []
+        super().__init__(*args, env=env, plugins=[InOrder(plugins)], **kwargs)
+
+
+class InOrder(WorkerPlugin):  # type: ignore[misc] # Dask ships no types
+    """Several plugins as one: each is set up after the one before it, and its failure is said."""
+
+    def __init__(self, plugins: list[Any]) -> None:
+        """Take the plugins."""
+        self.plugins = plugins
+
+    def setup(self, worker: object) -> None:
+        """Set them up. Dask tells a nanny that its worker failed, but not of what."""
+        for plugin in self.plugins:
+            try:
+                plugin.setup(worker)
+            except Exception:
+                traceback.print_exc()
+                raise
+
+
+def gpu_environment(gpu: str) -> dict[str, str]:
+    """Set one GPU and its libraries' settings; what the user has set of the latter stays."""
+    settings = {
+        "RAPIDS_NO_INITIALIZE": "True",  # as dask-cuda sets it: no context before the plugins
+        "CUDF_PER_THREAD_STREAM": "1",
+        "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM": "1",
+        "KVIKIO_NTHREADS": "64",
+    }
+    allocator = next(
+        (os.environ[name] for name in ALLOCATOR_NAMES if name in os.environ),
+        "expandable_segments:True",
+    )
+    return {
+        **{name: os.environ.get(name, value) for name, value in settings.items()},
+        **dict.fromkeys(ALLOCATOR_NAMES, allocator),
+        "CUDA_VISIBLE_DEVICES": gpu,
+    }
+
+
+def pool_bytes(free_bytes: int) -> tuple[int, int]:
+    """Size RMM's pool, which cuDF allocates from; torch has the rest of the memory.
+
+    Returns:
+        The first size and the largest: an eighth of what is free, between 1 GiB (where that is
+        half of it at most) and 8 GiB.
+    """
+    least = min(GIB, free_bytes // 2)
+    most = min(8 * GIB, max(free_bytes // 8, least))
+    return _aligned(most // 4), _aligned(most)
+
+
+def _aligned(size: int) -> int:
+    return size // POOL_ALIGNMENT * POOL_ALIGNMENT
+
+
+def _plugins(cores: Sequence[int], free_bytes: int | None) -> list[Any]:
+    """Make the worker's plugins, in their order: cuDF's spilling listens to the pool that it finds.
+
+    cuDF is the one that spills. Dask-CUDA's own limit of device memory is off, for its data would
+    be moved by two.
+    """
+    from dask_cuda.plugins import CPUAffinity, CUDFSetup, RMMSetup
+
+    plugins: list[Any] = [CPUAffinity(cores=list(cores))] if cores else []
+    if free_bytes is not None:
+        initial, most = pool_bytes(free_bytes)
+        pool = RMMSetup(
+            initial_pool_size=initial,
+            maximum_pool_size=most,
+            managed_memory=False,
+            async_alloc=False,
+            release_threshold=None,
+            log_directory=None,
+            track_allocations=False,
+            external_lib_list=None,  # torch keeps its own allocator
+        )
+        plugins.append(pool)
+    # Without memory of its own there is nowhere to spill to.
+    plugins.append(CUDFSetup(spill=free_bytes is not None, spill_stats=0))
+    return plugins
