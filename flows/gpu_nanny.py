@@ -11,10 +11,10 @@ from typing import Any
 from distributed import WorkerPlugin
 
 from headrace.flows.shield import ShieldedNanny
+from headrace.stages.gpu_setup import gpu_environment, pool_bytes
 
-GIB = 2**30
-POOL_ALIGNMENT = 256
-ALLOCATOR_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # torch's names, new and old
+# As dask-cuda sets it: no context before the plugins are there.
+NO_CONTEXT = {"RAPIDS_NO_INITIALIZE": "True"}
 
 
 class GpuNanny(ShieldedNanny):
@@ -41,7 +41,7 @@ class GpuNanny(ShieldedNanny):
             env: of the worker, beside what a GPU needs.
             kwargs: Dask's own.
         """
-        env = env | gpu_environment(gpu)
+        env = env | NO_CONTEXT | gpu_environment() | {"CUDA_VISIBLE_DEVICES": gpu}
         # CUDA's libraries read theirs when they are imported, and a worker imports some with its
         # plugins, before Dask sets the environment in its process.
         os.environ.update(env)
@@ -64,41 +64,6 @@ class InOrder(WorkerPlugin):  # type: ignore[misc] # Dask ships no types
             except Exception:
                 traceback.print_exc()
                 raise
-
-
-def gpu_environment(gpu: str) -> dict[str, str]:
-    """Set one GPU and its libraries' settings; what the user has set of the latter stays."""
-    settings = {
-        "RAPIDS_NO_INITIALIZE": "True",  # as dask-cuda sets it: no context before the plugins
-        "CUDF_PER_THREAD_STREAM": "1",
-        "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM": "1",
-        "KVIKIO_NTHREADS": "64",
-    }
-    allocator = next(
-        (os.environ[name] for name in ALLOCATOR_NAMES if name in os.environ),
-        "expandable_segments:True",
-    )
-    return {
-        **{name: os.environ.get(name, value) for name, value in settings.items()},
-        **dict.fromkeys(ALLOCATOR_NAMES, allocator),
-        "CUDA_VISIBLE_DEVICES": gpu,
-    }
-
-
-def pool_bytes(free_bytes: int) -> tuple[int, int]:
-    """Size RMM's pool, which cuDF allocates from; torch has the rest of the memory.
-
-    Returns:
-        The first size and the largest: an eighth of what is free, between 1 GiB (where that is
-        half of it at most) and 8 GiB.
-    """
-    least = min(GIB, free_bytes // 2)
-    most = min(8 * GIB, max(free_bytes // 8, least))
-    return _aligned(most // 4), _aligned(most)
-
-
-def _aligned(size: int) -> int:
-    return size // POOL_ALIGNMENT * POOL_ALIGNMENT
 
 
 def _plugins(cores: Sequence[int], free_bytes: int | None) -> list[Any]:

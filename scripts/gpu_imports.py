@@ -109,10 +109,11 @@ def main() -> int:
     from headrace.stages.gpu_setup import GPU_ENVIRONMENT
 
     sys.path.insert(0, str(TESTS))
-    from gpu_names import GPU_NAMES
+    from gpu_names import EVERYWHERE, GPU_NAMES
 
-    faults = [*name_faults(GPU_NAMES), *environment_faults(GPU_ENVIRONMENT)]
-    print(f"{len(GPU_NAMES)} names and {len(GPU_ENVIRONMENT)} variables, {len(faults)} faults")
+    names = GPU_NAMES | EVERYWHERE
+    faults = [*name_faults(names), *environment_faults(GPU_ENVIRONMENT)]
+    print(f"{len(names)} names and {len(GPU_ENVIRONMENT)} variables, {len(faults)} faults")
     for fault in faults:
         print(fault)
     return 1 if faults else 0

@@ -13,16 +13,24 @@ GPU_ENVIRONMENT = {
     "KVIKIO_NTHREADS": "64",  # object stores want many requests under way
     "PYTORCH_ALLOC_CONF": "expandable_segments:True",  # shapes vary: no fragments
 }
+OLD_ALLOCATOR_NAME = "PYTORCH_CUDA_ALLOC_CONF"  # torch takes both, and prefers the new one
 POOL_SHARE, LEAST_POOL_BYTES, MOST_POOL_BYTES = 8, 1 << 30, 8 << 30
 FIRST_SHARE = 4
 ALIGNMENT = 256  # of RMM's pools
 HEADROOM = 0.05  # of the device's memory, for fragments and for what libraries take
 
 
+def gpu_environment() -> dict[str, str]:
+    """Say what a GPU process's environment needs; what the user has set of it stays."""
+    wanted = dict(GPU_ENVIRONMENT)
+    if OLD_ALLOCATOR_NAME in os.environ:
+        del wanted["PYTORCH_ALLOC_CONF"]
+    return {name: os.environ.get(name, value) for name, value in wanted.items()}
+
+
 def prepare_environment() -> None:
-    """Ask for what is wanted, unless whoever started this process chose otherwise."""
-    for name, value in GPU_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    """Set this process's environment, as long as no library of the GPU's has been used."""
+    os.environ.update(gpu_environment())
 
 
 def pool_bytes(free_bytes: int) -> tuple[int, int]:

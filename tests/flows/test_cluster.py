@@ -9,9 +9,9 @@ import pytest
 
 from headrace.flows import cluster
 from headrace.flows.cluster import open_cluster
-from headrace.flows.gpu_nanny import pool_bytes
 from headrace.flows.gpus import Gpu
 from headrace.schemas.errors import JobError
+from headrace.stages.gpu_setup import pool_bytes
 
 GIB = 2**30
 # dask-cuda's plugins need a driver; these write down what was asked for, in the worker.
