@@ -6,12 +6,18 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CUDA_VENV := .venv-cuda13
 CUDA_PIP := $(CUDA_VENV)/bin/python -m pip --disable-pip-version-check
+# The road that reads, preprocesses and tokenizes with cuDF, and runs CUDA graphs.
+GPU_PARTS := cudf_frame wordpiece device_texts text_road handover ragged cuda_forward cuda_road nvml
+comma := ,
+empty :=
+GPU_ROAD := $(subst $(empty) ,$(comma),$(GPU_PARTS:%=stages/%.py))
+GPU_TESTS := $(GPU_PARTS:%=tests/stages/test_%.py) tests/stages/test_shard_on_gpu.py
 # Nothing below may reach a model hub or a telemetry host: models load by path.
 export HF_HUB_OFFLINE := 1
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all gpu-imports fuzz lint format bench lock clean
+.PHONY: help install demo test test-all gpu-imports gpu-coverage fuzz lint format bench lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -56,6 +62,10 @@ $(CUDA_VENV)/.installed: requirements/lock.txt pyproject.toml
 
 gpu-imports: $(CUDA_VENV)/.installed ## install the extra cuda13 beside .venv, hold it against what the GPU road uses
 	$(CUDA_VENV)/bin/python scripts/gpu_imports.py
+
+gpu-coverage: install ## line coverage of the GPU road by its unit tests, with stand-ins (above 90 %)
+	$(BIN)/coverage run --data-file=$(VENV)/.coverage -m pytest -q -n 0 -m "not slow" $(GPU_TESTS)
+	$(BIN)/coverage report --data-file=$(VENV)/.coverage --fail-under=90 --include=$(GPU_ROAD)
 
 fuzz: install ## damage Parquet files and job files for five minutes
 	$(BIN)/python scripts/fuzz.py $(ARGS)

@@ -26,7 +26,17 @@ PACKAGES = {
     "nvtx": "nvtx",
     "torch": "torch",
 }
-ROAD = ("cudf_frame", "wordpiece", "device_texts", "text_road", "handover")
+ROAD = (
+    "stages.cudf_frame",
+    "stages.cuda_road",
+    "stages.device_texts",
+    "stages.handover",
+    "stages.nvml",
+    "stages.text_road",
+    "stages.wordpiece",
+    "flows.gpu_nanny",
+    "flows.worker",
+)
 # Accessors stand on a class as properties; their methods are found on the class of what they give.
 ACCESSORS = {
     "cudf.Series.str": "cudf.core.accessors.string.StringMethods",
@@ -105,7 +115,7 @@ def main() -> int:
         importlib.import_module(module)
         print(f"{module:12} {importlib.metadata.version(distribution)}")
     for module in ROAD:
-        importlib.import_module(f"headrace.stages.{module}")
+        importlib.import_module(f"headrace.{module}")
     from headrace.stages.gpu_setup import GPU_ENVIRONMENT
 
     sys.path.insert(0, str(TESTS))

@@ -2,7 +2,7 @@ import os
 
 import pynvml
 import pytest
-from nvml_stand_in import GIB, UNSUPPORTED, DeviceStandIn, NvmlStandIn, Refusal
+from nvml_standin import GIB, UNSUPPORTED, DeviceStandIn, NvmlStandIn, Refusal
 
 from headrace.flows import gpus
 from headrace.flows.gpus import find_gpus

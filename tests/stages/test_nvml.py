@@ -3,7 +3,7 @@ import time
 
 import pynvml
 import pytest
-from nvml_stand_in import GIB, UNSUPPORTED, DeviceStandIn, NvmlStandIn, Refusal
+from nvml_standin import GIB, UNSUPPORTED, DeviceStandIn, NvmlStandIn, Refusal
 
 from headrace.stages import nvml
 from headrace.stages.nvml import Gauge, Reading
