@@ -9,13 +9,12 @@ from headrace.flows.job_file import load_job, parse_job
 from headrace.flows.show import (
     Shown,
     console_for,
-    machine_view,
-    preview_view,
     report_view,
     run_view,
     status_view,
     verification_view,
 )
+from headrace.flows.show_plan import machine_view, preview_view
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError
 from headrace.schemas.job import Job

@@ -4,7 +4,8 @@ import torch
 from headrace.flows import doctor
 from headrace.flows.doctor import examine
 from headrace.flows.gpus import Gpu
-from headrace.flows.show import Shown, machine_view
+from headrace.flows.show import Shown
+from headrace.flows.show_plan import machine_view
 from headrace.schemas.errors import JobError
 
 GIB = 2**30

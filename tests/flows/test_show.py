@@ -8,13 +8,11 @@ from rich.console import Console
 from headrace.flows.show import (
     Shown,
     console_for,
-    preview_view,
     report_view,
     run_view,
     status_view,
     verification_view,
 )
-from headrace.schemas.preview import Preview
 from headrace.schemas.report import Cost, Ledger, Rows, RunReport, Seconds, ShardCounts, Tally
 from headrace.schemas.status import Status
 from headrace.schemas.verify import Verification
@@ -128,82 +126,20 @@ def test_the_bill_says_what_was_estimated_and_what_is_unknown():
     assert "EUR" not in text
 
 
+def test_a_run_on_a_gpu_says_which_rows_took_which_way():
+    ways = {"cudf": 12_000, "tokenizers": 300}
+    tally = Tally(tokenized=ways, device_faults={"ValueError in read": 2})
+    text = text_of(run_view, run_report(tally=tally))
+    assert "12,000 rows by cudf, 300 rows by tokenizers" in text
+    assert "2 x ValueError in read" in text
+    assert "tokenized" not in text_of(run_view, run_report(tally=Tally(tokenized={"cudf": 1})))
+
+
 def test_a_bill_without_a_second_can_be_shown():
     ledger = Ledger(
         worker_s=0.0, shards_s=0.0, startup_s=0.0, idle_s=0.0, wasted_s=0.0, estimated=False
     )
     assert "ledger" in text_of(report_view, run_report(ledger=ledger, tally=Tally()))
-
-
-@pytest.fixture
-def preview(make_resolved):
-    def make(**changes):
-        keys = ("task", "labels", "top_k", "threshold", "dtype")
-        facts = {key: changes.pop(key) for key in keys if key in changes}
-        resolved = make_resolved(**facts)
-        known = {
-            "name": "unit",
-            "files": 2,
-            "rows": 12_345,
-            "shards": 3,
-            "largest_shard_rows": 5_000,
-            "grid": resolved.grid,
-            "road": resolved.road,
-            "result": resolved.facts,
-            "estimated_tokens": 250_000,
-            "estimated_forward_s": 61.0,
-            "estimated_cost": 0.25,
-            "currency": "USD",
-            "weights_bytes": 100 * 2**20,
-            "shard_result_bytes": 10 * 2**20,
-            "free_memory_bytes": 2**30,
-            "job_fingerprint": "j",
-            "input_fingerprint": "i",
-            "output": "/data/out",
-        }
-        return Preview(**known | changes)
-
-    return make
-
-
-def test_a_preview_says_that_nothing_was_run_and_what_is_estimated(preview):
-    text = text_of(preview_view, preview())
-    for piece in (
-        "nothing was run or written",
-        "12,345 rows in 2 files",
-        "3, the largest of 5,000 rows",
-        "unit vectors of 4 float32, mean pooling",
-        "2 (rows x tokens): 4 x 4, 2 x 16",
-        "about 25.0% of the computed tokens",
-        "about 61 s on one worker like this one",
-        "about 0.2500 USD (estimated)",
-        "about 160 MiB beside the input, 1,024 MiB free: fits",
-    ):
-        assert piece in text
-
-
-def test_a_preview_warns_where_memory_is_short(preview):
-    assert "DOES NOT FIT" in text_of(preview_view, preview(free_memory_bytes=2**20))
-
-
-def test_a_preview_without_a_price_has_no_cost(preview):
-    text = text_of(preview_view, preview(estimated_cost=None, currency=None))
-    assert "unknown without a price" in text
-
-
-def test_a_classifier_s_preview_names_its_classes(preview):
-    text = text_of(preview_view, preview(task="classify", labels=("a", "b", "c", "d"), top_k=2))
-    assert "one of 4 labels, top 2" in text
-
-
-def test_a_multi_label_preview_names_its_threshold(preview):
-    facts = {"task": "classify", "labels": ("a", "b", "c", "d"), "top_k": 3, "threshold": 0.25}
-    text = text_of(preview_view, preview(**facts))
-    assert "of 4 labels those with a probability of 0.25 or more, at most 3" in text
-
-
-def test_a_preview_says_what_a_vector_s_values_are(preview):
-    assert "unit vectors of 4 float16" in text_of(preview_view, preview(dtype="float16"))
 
 
 STATUS = Status(
