@@ -24,11 +24,9 @@ from headrace.flows import gpu_nanny, no_nvml, shield
 from headrace.flows.gpus import Gpu, find_gpus
 from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.job import Job
-from headrace.stages.cores import own_cores
+from headrace.stages.cores import READERS, own_cores
 from headrace.stages.wording import in_short
 
-# Read and tokenize the next shard, compute this one, write the last one.
-THREADS_PER_WORKER = 3
 START_DEADLINE_S = 60
 GPU_START_DEADLINE_S = 180  # a worker imports cuDF and makes its pool first
 LOOK_S = 1
@@ -191,7 +189,7 @@ def _worker_spec(worker: _Worker, deadline_s: int) -> dict[str, Any]:
     kind, own_settings = worker
     settings = {
         "host": HOST,
-        "nthreads": THREADS_PER_WORKER,
+        "nthreads": READERS,
         "memory_limit": 0,
         "death_timeout": deadline_s,
         "silence_logs": logging.CRITICAL,

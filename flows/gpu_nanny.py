@@ -67,10 +67,11 @@ class InOrder(WorkerPlugin):  # type: ignore[misc] # Dask ships no types
 
 
 def _plugins(cores: Sequence[int], free_bytes: int | None) -> list[Any]:
-    """Make the worker's plugins, in their order: cuDF's spilling listens to the pool that it finds.
+    """Make the worker's plugins, in their order: cuDF uses the pool that it finds.
 
-    cuDF is the one that spills. Dask-CUDA's own limit of device memory is off, for its data would
-    be moved by two.
+    Nothing spills. cuDF's spilling takes memory from under a column that another thread has handed
+    to pylibcudf (26.10); what there is no room for, the host does. Dask-CUDA's own limit of device
+    memory is off, too.
     """
     from dask_cuda.plugins import CPUAffinity, CUDFSetup, RMMSetup
 
@@ -88,6 +89,5 @@ def _plugins(cores: Sequence[int], free_bytes: int | None) -> list[Any]:
             external_lib_list=None,  # torch keeps its own allocator
         )
         plugins.append(pool)
-    # Without memory of its own there is nowhere to spill to.
-    plugins.append(CUDFSetup(spill=free_bytes is not None, spill_stats=0))
+    plugins.append(CUDFSetup(spill=False, spill_stats=0))
     return plugins

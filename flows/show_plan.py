@@ -42,6 +42,7 @@ def _fit(memory: MemoryFit) -> str:
         "weights": memory.weights_bytes,
         "the largest batch": memory.activations_bytes,
         "cuDF's pool": memory.pool_bytes,
+        "its readers": memory.texts_bytes,
         "headroom": memory.headroom_bytes,
     }
     listed = " + ".join(f"{name} {size / 2**20:,.0f}" for name, size in parts.items() if size)

@@ -132,13 +132,14 @@ class MemoryFit(Value):
     weights_bytes: int
     activations_bytes: int  # measured with the largest batch
     pool_bytes: int  # cuDF's share at most; 0 where it is not used
+    texts_bytes: int  # what readers take beside it while they tokenize; 0 likewise
     headroom_bytes: int  # for fragments, and for what libraries take
     available_bytes: int  # free before the model was loaded
 
     @property
     def needed_bytes(self) -> int:
         """All that is to be held."""
-        parts = (self.weights_bytes, self.activations_bytes, self.pool_bytes)
+        parts = (self.weights_bytes, self.activations_bytes, self.pool_bytes, self.texts_bytes)
         return sum(parts) + self.headroom_bytes
 
     @property

@@ -42,9 +42,12 @@ ACCESSORS = {
     "cudf.Series.str": "cudf.core.accessors.string.StringMethods",
     "cudf.Series.list": "cudf.core.accessors.lists.ListMethods",
 }
+CUPY_STREAMS = "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM"
+PER_THREAD_STREAM = 2  # CUDA's handle of it (cudaStreamPerThread)
 # Who reads an environment variable that the road sets: a name that nobody reads does nothing.
 READERS = {
     "CUDF_PER_THREAD_STREAM": "pylibcudf",
+    CUPY_STREAMS: "cupy_backends.cuda",
     "KVIKIO_NTHREADS": "libkvikio",
     "PYTORCH_ALLOC_CONF": "torch",
 }
@@ -99,7 +102,10 @@ def environment_faults(environment: dict[str, str]) -> Iterator[str]:
     """Say which environment variables are named in no file of the package that should read them."""
     for name in environment:
         package = importlib.import_module(READERS[name])
-        if not any(name.encode() in file.read_bytes() for file in _files(package)):
+        if name == CUPY_STREAMS:  # its compiled names are packed, and it can be asked
+            if package.stream.get_default_stream_ptr() != PER_THREAD_STREAM:
+                yield f"{name}: CuPy does not heed it"
+        elif not any(name.encode() in file.read_bytes() for file in _files(package)):
             yield f"{name}: no file of {READERS[name]} names it"
 
 
@@ -111,13 +117,14 @@ def _files(package: ModuleType) -> Iterator[Path]:
 
 def main() -> int:
     """Import everything, check everything, and print it."""
+    from headrace.stages.gpu_setup import GPU_ENVIRONMENT, prepare_environment
+
+    prepare_environment()
     for module, distribution in PACKAGES.items():
         importlib.import_module(module)
         print(f"{module:12} {importlib.metadata.version(distribution)}")
     for module in ROAD:
         importlib.import_module(f"headrace.{module}")
-    from headrace.stages.gpu_setup import GPU_ENVIRONMENT
-
     sys.path.insert(0, str(TESTS))
     from gpu_names import EVERYWHERE, GPU_NAMES
 

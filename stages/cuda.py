@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from headrace.stages.sticky import CAPTURE_LOCK
+
 Event = Any  # torch.cuda.Event, or a test's
 ResultT = TypeVar("ResultT")
 WARM_UPS = 2  # before a capture: libraries allocate and choose kernels in their first calls
@@ -21,6 +23,7 @@ class Cuda:
 
     def __init__(self) -> None:
         """Make the streams; both are non-blocking towards CUDA's default streams."""
+        torch.cuda.synchronize()  # for a model whose loading is still under way on those
         self._compute: Any = torch.cuda.Stream()
         self._copies: Any = torch.cuda.Stream()
         self._pool: Any = torch.cuda.graph_pool_handle()
@@ -79,11 +82,20 @@ class Cuda:
             for _ in range(WARM_UPS):
                 work()
         self._compute.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(
-            graph, pool=self._pool, stream=self._compute, capture_error_mode="thread_local"
-        ):
-            result = work()
+        graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        try:
+            with (
+                CAPTURE_LOCK,
+                torch.cuda.graph(
+                    graph, pool=self._pool, stream=self._compute, capture_error_mode="thread_local"
+                ),
+            ):
+                result = work()
+        except Exception:
+            # A capture that breaks off leaves its stream current and its pool in doubt.
+            torch.cuda.set_stream(before)
+            self._pool = torch.cuda.graph_pool_handle()
+            raise
         return graph.replay, result
 
     def memory(self) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 
+from headrace.schemas.errors import HeadraceError
 from headrace.schemas.plan import ResultFacts, Shape
 from headrace.stages.batch import Batch
 from headrace.stages.cuda import Cuda, Event
@@ -39,8 +40,9 @@ class _Slot:
         """Make room for as many rows as a batch has."""
         tensors = _present(outputs)
         if not self.device or self.device[0].shape[0] < tensors[0].shape[0]:
-            self.device = [cuda.empty(tensor.shape, tensor.dtype) for tensor in tensors]
-            self.host = [cuda.pinned(tensor.shape, tensor.dtype) for tensor in tensors]
+            device = [cuda.empty(tensor.shape, tensor.dtype) for tensor in tensors]
+            host = [cuda.pinned(tensor.shape, tensor.dtype) for tensor in tensors]
+            self.device, self.host = device, host
 
 
 class CudaForward:
@@ -91,15 +93,24 @@ class CudaForward:
         with torch.inference_mode(), self.cuda.computing():
             self._ids = self.cuda.empty([largest], torch.int64).fill_(self.inner.pad_id)
             self._mask = self.cuda.empty([largest], torch.int64).fill_(1)
+            # Some padding in every view: transformers leaves the mask out of a full batch, except
+            # where it captures. So what is warmed up is what is captured.
+            self._mask[:1] = 0
         for rows, length in sizes:
-            try:
-                self._graphs[rows, length] = self._capture(rows, length)
-            except Exception as error:
-                if not is_out_of_memory(error):
-                    raise
-                end_if_sticky(error)
+            if not self._captured(rows, length):
                 self.cuda.give_back()
                 self.token_limit = max(1, rows * length // 2)
+
+    def _captured(self, rows: int, length: int) -> bool:
+        """Capture a shape, unless memory runs out. All that it held is let go with the error."""
+        try:
+            self._graphs[rows, length] = self._capture(rows, length)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            end_if_sticky(error)
+            return False
+        return True
 
     def _capture(self, rows: int, length: int) -> _Graph:
         ids = self._ids[: rows * length].view(rows, length)
@@ -116,7 +127,11 @@ class CudaForward:
 
         Raises:
             RuntimeError: (or whatever the model raises) the batch can't be computed.
+            HeadraceError: more batches are under way than have a place for their results.
         """
+        if not self._slots:
+            msg = f"expected at most {DEPTH} batches under way on the GPU, got one more"
+            raise HeadraceError(msg)
         slot = self._slots.pop()
         try:
             with torch.inference_mode(), self.cuda.computing(), self._ranges("forward_s"):

@@ -18,7 +18,7 @@ from headrace.stages.cuda import Cuda
 from headrace.stages.cuda_forward import CudaForward
 from headrace.stages.forward import BatchResult, Forward, Runner
 from headrace.stages.gate import compare
-from headrace.stages.gpu_setup import headroom_bytes, pool_bytes
+from headrace.stages.gpu_setup import headroom_bytes, pool_bytes, reader_bytes
 from headrace.stages.handover import RaggedOnDevice
 from headrace.stages.isolate import is_out_of_memory
 from headrace.stages.processor import multiplies_bf16
@@ -48,13 +48,14 @@ def choose_on_cuda(
         JobError: not even one row of the greatest length fits.
     """
     available, total = cuda.memory()
-    pool = pool_bytes(available)[1] if text.tokenizer == "cudf" else 0
+    with_cudf = text.tokenizer == "cudf"
     precision, forward, reason = choose_precision(bench)
     ragged = bench.ragged()
     room = MemoryFit(
         weights_bytes=weights_bytes(forward.module),
         activations_bytes=0,
-        pool_bytes=pool,
+        pool_bytes=pool_bytes(available)[1] if with_cudf else 0,
+        texts_bytes=reader_bytes() if with_cudf else 0,
         headroom_bytes=headroom_bytes(total),
         available_bytes=available,
     )
@@ -130,20 +131,25 @@ def _fitting_grid(
     while True:
         grid = grid_of(budget)
         shape = _largest(grid)
-        memory: MemoryFit | None = None
-        try:
-            taken = cuda.peak_bytes(lambda: _run(forward, ragged, shape))  # noqa: B023 - called at once
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
+        taken = _measured(forward, ragged, shape, cuda)
+        memory = room.model_copy(update={"activations_bytes": taken or 0})
+        if taken is not None and memory.fits:
+            return grid, memory
+        if taken is None:
             cuda.give_back()
-        else:
-            memory = room.model_copy(update={"activations_bytes": taken})
-            if memory.fits:
-                return grid, memory
         if shape.rows[0] == 1:
-            raise JobError(_no_room(shape, memory or room))
+            raise JobError(_no_room(shape, memory))
         budget //= 2
+
+
+def _measured(forward: Forward, ragged: RaggedOnDevice, shape: Shape, cuda: Cuda) -> int | None:
+    """Run a full batch and tell the bytes that it took; None where memory ran out."""
+    try:
+        return cuda.peak_bytes(lambda: _run(forward, ragged, shape))
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
 
 
 def _no_room(shape: Shape, memory: MemoryFit) -> str:

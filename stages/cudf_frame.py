@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import torch
 
 from headrace.schemas.plan import Slice
+from headrace.stages.gpu_setup import PIECE_BYTES
 from headrace.stages.handover import tensor_of
 
 # cuDF ships no types that hold without a GPU's packages.
@@ -31,12 +32,12 @@ DEVICE_FAULTS = (
     IndexError,
     OverflowError,
     NotImplementedError,
+    AttributeError,
+    KeyError,
+    ArithmeticError,
+    AssertionError,
     OSError,
 )
-
-# A piece of text that is worked on at once. Far below the 2 GiB that 32-bit offsets reach, so that
-# whatever a step or the tokenizer makes of it stays below, too.
-PIECE_BYTES = 128 << 20
 
 
 def read_frame(file: Path, piece: Slice, columns: Sequence[str]) -> CudfFrame:

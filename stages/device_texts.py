@@ -8,7 +8,7 @@ the report counts it.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import narwhals as nw
 import numpy as np
@@ -22,7 +22,6 @@ from headrace.schemas.plan import FrameRoad, Slice
 from headrace.schemas.steps import Python
 from headrace.stages.cudf_frame import (
     DEVICE_FAULTS,
-    PIECE_BYTES,
     CudfFrame,
     CudfSeries,
     bounded,
@@ -32,6 +31,7 @@ from headrace.stages.cudf_frame import (
     rows_where,
     text_buffers,
 )
+from headrace.stages.gpu_setup import PIECE_BYTES
 from headrace.stages.handover import moved, own_stream
 from headrace.stages.prepare import HOST_TOKENIZER, HostTexts, Prepared
 from headrace.stages.preprocess import one_text
@@ -66,6 +66,18 @@ class DeviceTexts:
 
     def prepare(self, table: pa.Table, slices: Sequence[Slice], spans: Spans) -> Prepared:
         """See `TextRoad`."""
+        try:
+            return self._prepare_there(table, slices, spans)
+        except DEVICE_FAULTS as error:
+            end_if_sticky(error)
+            fault = type(error).__name__
+        if self.reads:
+            with spans("read_s"):
+                table = read_slices(self.source, slices, self.host.job.input.text_columns)
+        whole = self.host.prepare(table, slices, spans)
+        return replace(whole, device_faults={f"{fault} in shard": 1})
+
+    def _prepare_there(self, table: pa.Table, slices: Sequence[Slice], spans: Spans) -> Prepared:
         shard = _Shard(self, spans)
         with own_stream(self.device):
             if self.reads:
@@ -90,11 +102,24 @@ class _Shard:
     device_faults: Counter[str] = field(default_factory=Counter)
 
     def take_slices(self, slices: Sequence[Slice]) -> None:
-        """Take rows that cuDF reads."""
-        first = 0
-        for frame in bounded(map(self._read, slices), self.road.piece_bytes):
-            rows = np.arange(first, first + len(frame))
-            first += len(frame)
+        """Take rows that cuDF reads; what it can't read, the host takes, or says what is wrong."""
+        ends = np.cumsum([piece.rows for piece in slices])
+        waiting: list[Rows] = [np.empty(0, np.int64)]  # the rows of the frames that are to come
+
+        def frames() -> Iterator[CudfFrame]:
+            for piece, end in zip(slices, ends, strict=True):
+                rows = np.arange(end - piece.rows, end)
+                frame = self._read(piece)
+                if frame is None:
+                    columns = self.road.host.job.input.text_columns
+                    self._take_arrow(rows, read_slices(self.road.source, [piece], columns))
+                else:
+                    waiting.append(rows)
+                    yield frame
+
+        for frame in bounded(frames(), self.road.piece_bytes):
+            coming = np.concatenate(waiting)
+            rows, waiting[:] = coming[: len(frame)], [coming[len(frame) :]]
             if not self._done_on_device("preprocess", lambda: self._take_frame(rows, frame)):  # noqa: B023 - called at once
                 self._take_arrow(rows, frame.to_arrow())
 
@@ -106,17 +131,13 @@ class _Shard:
             if not self._done_on_device("tokenize", lambda: self._take_texts(rows, some)):  # noqa: B023 - called at once
                 self._tokenize_on_host(rows, some)
 
-    def _read(self, piece: Slice) -> CudfFrame:
-        """Read a slice; what cuDF can't read, the host reads, or says what is wrong with it."""
-        columns = self.road.host.job.input.text_columns
-        source = self.road.source
+    def _read(self, piece: Slice) -> CudfFrame | None:
+        """Read a slice with cuDF, or say that it can't."""
+        file, columns = self.road.source.base / piece.path, self.road.host.job.input.text_columns
         read: list[CudfFrame] = []
         with self.spans("read_s"):
-            if not self._done_on_device(
-                "read", lambda: read.append(read_frame(source.base / piece.path, piece, columns))
-            ):
-                read.append(frame_of(read_slices(source, [piece], columns)))
-        return read[0]
+            self._done_on_device("read", lambda: read.append(read_frame(file, piece, columns)))
+        return read[0] if read else None
 
     def _done_on_device(self, stage: str, work: Callable[[], None]) -> bool:
         """Do some work, or undo it and count why it can't be done there."""
@@ -175,14 +196,13 @@ class _Shard:
         """Tokenize finished texts (R,) that are on the device."""
         wordpiece = self.road.wordpiece
         with self.spans("tokenize_s"):
-            if self.road.host.lowercase:
-                text = text.str.lower()
-            plain = plain_rows(*text_buffers(text), wordpiece.spec.longest_word).cpu().numpy()
-            plain &= ~wordpiece.spelled_out(text)
+            low = text.str.lower() if self.road.host.lowercase else text
+            plain = plain_rows(*text_buffers(low), wordpiece.spec.longest_word).cpu().numpy()
+            plain &= ~wordpiece.spelled_out(low)
             valid = text.notna().to_numpy()
             here, there = np.flatnonzero(valid & plain), np.flatnonzero(valid & ~plain)
             if here.size:
-                ids, counts = wordpiece.tokenize(rows_where(text, here))
+                ids, counts = wordpiece.tokenize(rows_where(low, here))
                 self.parts.append(RowTokens(rows[here], ids, counts))
                 self.tokenized[DEVICE_TOKENIZER] += here.size
         if there.size:

@@ -2,18 +2,27 @@
 
 torch keeps an allocator of its own; cuDF and CuPy share a small RMM pool with a cap. (On RMM, torch
 would hide its out-of-memory errors and its statistics, and its CUDA graphs would not hold their
-memory.) The one spiller is cuDF's. Nothing here imports torch.
+memory.) Nothing spills: what cuDF has no room for, the host does. Nothing here imports torch.
 """
 
 import os
 
+from headrace.stages.cores import READERS
+
 # Must be in the environment before these libraries are first used in a process.
 GPU_ENVIRONMENT = {
     "CUDF_PER_THREAD_STREAM": "1",  # reader threads do not wait for each other
+    "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM": "1",
     "KVIKIO_NTHREADS": "64",  # object stores want many requests under way
     "PYTORCH_ALLOC_CONF": "expandable_segments:True",  # shapes vary: no fragments
 }
 OLD_ALLOCATOR_NAME = "PYTORCH_CUDA_ALLOC_CONF"  # torch takes both, and prefers the new one
+# A piece of text that a reader works on at once. Far below the 2 GiB that 32-bit offsets reach, so
+# that whatever a step or the tokenizer makes of it stays below, too.
+PIECE_BYTES = 32 << 20
+# What a reader holds of a piece outside of cuDF's pool: to find the plain rows, 10 times the text
+# (measured on a CPU), and the tokens.
+PIECE_COPIES = 12
 POOL_SHARE, LEAST_POOL_BYTES, MOST_POOL_BYTES = 8, 1 << 30, 8 << 30
 FIRST_SHARE = 4
 ALIGNMENT = 256  # of RMM's pools
@@ -48,3 +57,8 @@ def pool_bytes(free_bytes: int) -> tuple[int, int]:
 def headroom_bytes(total_bytes: int) -> int:
     """Say what stays free of a GPU's memory, whatever runs on it."""
     return int(total_bytes * HEADROOM)
+
+
+def reader_bytes() -> int:
+    """Say what all readers of a worker may hold of torch's memory while they tokenize."""
+    return READERS * PIECE_COPIES * PIECE_BYTES

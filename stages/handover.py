@@ -2,7 +2,7 @@
 
 The rules for streams and lifetimes, in this one place:
 
-1. A reader thread works on streams of its own: cuDF on CUDA's per-thread default stream
+1. A reader thread works on streams of its own: cuDF and CuPy on CUDA's per-thread default stream
    (gpu_setup.py), torch on the side stream of `own_stream`. The device thread has others (cuda.py),
    which wait for none of them.
 2. A thread gives a tensor away only after the stream that made it has finished: `own_stream` waits
@@ -12,6 +12,7 @@ The rules for streams and lifetimes, in this one place:
    allocator hands memory out again while a kernel may still read it.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ import numpy.typing as npt
 import torch
 
 from headrace.stages.ragged import Ragged
+
+_THREAD = threading.local()
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,11 @@ def own_stream(device: str) -> Iterator[None]:
     if device != "cuda":
         yield
         return
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
+    if not hasattr(_THREAD, "stream"):  # torch has few, and would give the device thread's again
+        _THREAD.stream = torch.cuda.Stream()
+    with torch.cuda.stream(_THREAD.stream):
         yield
-    stream.synchronize()
+    _THREAD.stream.synchronize()
 
 
 def put(ragged: Ragged, device: str) -> RaggedOnDevice:

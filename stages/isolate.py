@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from headrace.stages.faults import HOPELESS_ROWS
 from headrace.stages.forward import BatchResult
 
 NOT_FINITE = "NonFiniteResult in forward"
-OOM_TEXTS = ("out of memory", "can't allocate memory")
+OOM_TEXTS = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
 
 Collect = Callable[[], BatchResult]
 Launch = Callable[[Batch], Collect]
@@ -57,18 +58,23 @@ def run_batches(
     outcome, todo = Outcome(token_limit=token_limit), iter(batches)
     again: list[Batch] = []  # last first
     running: deque[tuple[Batch, Collect]] = deque()
-    while True:
-        batch = again.pop() if again else next(todo, None)
-        if batch is not None and _above(batch, outcome.token_limit):
-            again += _halves(batch)
-            continue
-        if batch is not None:
-            again += _begin(batch, launch, running, outcome)
-        if running and (batch is None or len(running) == depth):
-            again += _end(*running.popleft(), place, outcome)
-        _give_up_if_hopeless(outcome)
-        if batch is None and not running and not again:
-            return outcome
+    try:
+        while True:
+            batch = again.pop() if again else next(todo, None)
+            if batch is not None and _above(batch, outcome.token_limit):
+                again += _halves(batch)
+                continue
+            if batch is not None:
+                again += _begin(batch, launch, running, outcome)
+            if running and (batch is None or len(running) == depth):
+                again += _end(*running.popleft(), place, outcome)
+            _give_up_if_hopeless(outcome)
+            if batch is None and not running and not again:
+                return outcome
+    finally:
+        for _, collect in running:  # none may still read what the caller now lets go
+            with suppress(Exception):
+                collect()
 
 
 def _begin(

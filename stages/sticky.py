@@ -2,10 +2,13 @@
 
 import os
 import sys
+import threading
 
 import torch
 
 EXIT_CODE = 70  # BSD's EX_SOFTWARE
+# While a stream is captured, nobody may wait for the whole device: the question would be an error.
+CAPTURE_LOCK = threading.Lock()
 
 
 def end_if_sticky(error: BaseException) -> None:
@@ -17,7 +20,8 @@ def end_if_sticky(error: BaseException) -> None:
     if not torch.cuda.is_available() or not torch.cuda.is_initialized():
         return
     try:
-        torch.cuda.synchronize()
+        with CAPTURE_LOCK:
+            torch.cuda.synchronize()
     except RuntimeError as answer:
         sys.stderr.write(f"headrace: the GPU is lost to this worker: {error!r}; {answer!r}\n")
         sys.stderr.flush()

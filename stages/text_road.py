@@ -15,12 +15,15 @@ import pyarrow as pa
 from headrace.schemas.errors import HeadraceError, ShardError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import FrameRoad, Road, Slice
-from headrace.schemas.steps import Python
+from headrace.schemas.steps import Python, Replace
+from headrace.stages.cudf_frame import DEVICE_FAULTS
 from headrace.stages.device_texts import DeviceTexts
 from headrace.stages.model_folder import ModelFolder
 from headrace.stages.prepare import HostTexts, Prepared, TextRoad, host_texts
 from headrace.stages.read import Source, read_slices
 from headrace.stages.spans import Spans
+from headrace.stages.sticky import end_if_sticky
+from headrace.stages.wording import in_short
 from headrace.stages.wordpiece import WordPiece, WordPieceSpec, read_spec, torture
 
 CHECKED_ROWS = 256  # of each sampled slice
@@ -56,12 +59,10 @@ def choose_text_road(
     """
     if device != "cuda":
         return TextChoice()
-    if importlib.util.find_spec("cudf") is None:
-        return TextChoice(reason="cuDF is not installed; see the extra cuda13")
-    spec = read_spec(model.path)
-    if not isinstance(spec, WordPieceSpec):
-        return TextChoice(reason=spec)
-    host, wordpiece = host_texts(job, model), WordPiece(spec)
+    wordpiece = _wordpiece(model)
+    if not isinstance(wordpiece, WordPiece):
+        return TextChoice(reason=wordpiece)
+    host = host_texts(job, model)
     why = _differing_texts(DeviceTexts(host, source, wordpiece, "arrow", device), texts)
     if why is not None:
         return TextChoice(reason=why)
@@ -73,6 +74,20 @@ def choose_text_road(
     if why is not None:
         return TextChoice("arrow", "cudf", f"{HELD_ALIKE}; texts are made on the host: {why}")
     return TextChoice("cudf", "cudf", HELD_ALIKE)
+
+
+def _wordpiece(model: ModelFolder) -> WordPiece | str:
+    """Make the GPU's tokenizer, or say why there is none."""
+    if importlib.util.find_spec("cudf") is None:
+        return "cuDF is not installed; see the extra cuda13"
+    spec = read_spec(model.path)
+    if not isinstance(spec, WordPieceSpec):
+        return spec
+    try:
+        return WordPiece(spec)
+    except (ImportError, *DEVICE_FAULTS) as error:
+        end_if_sticky(error)
+        return f"cuDF does not work here: {in_short(error)}"
 
 
 def open_text_road(job: Job, model: ModelFolder, source: Source, road: Road) -> TextRoad:
@@ -113,8 +128,11 @@ def _not_for_cudf(job: Job, source: Source) -> str | None:
     """Say why cuDF can't read and preprocess the job's columns."""
     if job.input.format != "parquet":
         return f"the input is {job.input.format}"
-    if any(isinstance(step, Python) for step in job.preprocess):
-        return "a python step needs all rows at once"
+    for step in job.preprocess:
+        if isinstance(step, Python):
+            return "a python step needs all rows at once"
+        if isinstance(step, Replace) and step.replace.regex:
+            return "cuDF has regular expressions of its own, not RE2's"
     for name in job.input.text_columns:
         kind = source.schema.field(name).type
         if kind not in (pa.string(), pa.large_string()):

@@ -21,9 +21,11 @@ def plain_rows(
         plain (N,) bool. An empty row is plain.
     """
     plain_n = torch.ones(edges_n1.numel() - 1, dtype=torch.bool, device=edges_n1.device)
-    space_t = torch.isin(bytes_t, torch.tensor(SPACES, dtype=torch.uint8, device=bytes_t.device))
-    printable_t = (bytes_t >= FIRST_PRINTABLE) & (bytes_t <= LAST_PRINTABLE)
-    plain_n[_row_of((~(space_t | printable_t)).nonzero()[:, 0], edges_n1)] = False
+    space_t = torch.zeros_like(bytes_t, dtype=torch.bool)
+    for space in SPACES:
+        space_t |= bytes_t == space
+    odd_t = (bytes_t < FIRST_PRINTABLE) | (bytes_t > LAST_PRINTABLE)
+    plain_n[_row_of((odd_t & ~space_t).nonzero()[:, 0], edges_n1)] = False
     if longest_word is not None:
         space_at = space_t.nonzero()[:, 0]
         # Words begin at a row's begin and behind each space, and end at each space and the row's

@@ -164,7 +164,7 @@ def test_the_plugins_are_dask_cuda_s_in_their_order(gpu_cluster):
     assert gpu_cluster["workers"][0]["asked"] == [
         ["CPUAffinity", {"cores": [0]}],
         ["RMMSetup", pool],
-        ["CUDFSetup", {"spill": True, "spill_stats": 0}],
+        ["CUDFSetup", {"spill": False, "spill_stats": 0}],
     ]
 
 

@@ -100,6 +100,7 @@ def test_a_preview_of_a_gpu_s_road_tells_it(preview):
         weights_bytes=90 * 2**20,
         activations_bytes=1_000 * 2**20,
         pool_bytes=2_000 * 2**20,
+        texts_bytes=1_100 * 2**20,
         headroom_bytes=500 * 2**20,
         available_bytes=80_000 * 2**20,
     )
@@ -107,7 +108,7 @@ def test_a_preview_of_a_gpu_s_road_tells_it(preview):
     for piece in (
         "cuda, fp32, graphs: as the test says",
         "read by cudf, tokenized by cudf: the tokens are alike",
-        "3,590 MiB (weights 90 + the largest batch 1,000 + cuDF's pool 2,000 + headroom 500)",
+        "4,690 MiB (weights 90 + the largest batch 1,000 + cuDF's pool 2,000 + its readers 1,100 ",
         "80,000 MiB free",
     ):
         assert piece in text

@@ -3,7 +3,7 @@ import pytest
 import torch
 from cuda_standin import LateCuda
 
-from headrace.schemas.errors import JobError
+from headrace.schemas.errors import HeadraceError, JobError, ShardError
 from headrace.schemas.plan import ResultFacts, Shape
 from headrace.stages import cuda_forward as module
 from headrace.stages.batch import Batch, make_batches
@@ -105,7 +105,7 @@ def test_no_more_batches_are_under_way_than_have_a_place(make):
     _, runner = make()
     tokens = put(ragged(), "cpu")
     first, second = (runner.launch(tokens, Batch(np.arange(at, at + 4), 4, 16)) for at in (0, 4))
-    with pytest.raises(IndexError):
+    with pytest.raises(HeadraceError, match="at most 2 batches under way"):
         runner.launch(tokens, Batch(np.arange(8, 12), 4, 16))
     a, b = first(), second()
     assert DEPTH == 2
@@ -135,6 +135,60 @@ def test_a_batch_that_can_not_be_begun_gives_its_place_back(make):
     for _ in range(DEPTH + 1):
         with pytest.raises(ValueError, match="a secret"):
             runner.launch(put(boom, "cpu"), Batch(np.array([0]), 1, 4))
+
+
+def test_a_hopeless_shard_leaves_the_next_one_alone(make):
+    """Its last batches are waited for, and their places are free again."""
+    _, runner = make(graphs=False)
+    nan = 9  # the tiny encoder's word that is no number
+    hopeless = ragged(rows=200)
+    hopeless.ids[:] = nan
+    with pytest.raises(ShardError):
+        results_of(runner, hopeless)
+    found, outcome = results_of(runner, ragged())
+    assert outcome.faults == {}
+    assert found.valid.all()
+
+
+def test_what_is_warmed_up_has_padding_as_what_is_captured(make):
+    """Transformers runs a full batch without its mask, but not while it captures."""
+    masks = []
+
+    class Recording(LateCuda):
+        def capture(self, work):
+            masks.append(len(seen))
+            return super().capture(work)
+
+    seen = []
+    inner, runner = make(cuda=Recording(), graphs=False)
+    encoder = inner.module
+
+    def forward(input_ids, attention_mask):
+        seen.append(attention_mask.clone())
+        return encoder(input_ids, attention_mask)
+
+    inner.module = forward
+    runner.warm_up(SHAPES)
+    assert len(seen) == len(masks) == 7
+    assert all((mask == 0).sum() == 1 for mask in seen)
+
+
+def test_a_place_that_could_not_be_made_is_made_the_next_time(make, monkeypatch):
+    _, runner = make(graphs=False)
+    pinned, calls = runner.cuda.pinned, []
+
+    def fail_once(shape, dtype):
+        calls.append(shape)
+        if len(calls) == 1:
+            raise RuntimeError("CUDA error: out of memory")
+        return pinned(shape, dtype)
+
+    monkeypatch.setattr(runner.cuda, "pinned", fail_once)
+    tokens = put(ragged(), "cpu")
+    with pytest.raises(RuntimeError):
+        runner.launch(tokens, Batch(np.arange(2), 2, 16))
+    result = runner.launch(tokens, Batch(np.arange(2), 2, 16))()
+    assert np.isfinite(result.values).all()
 
 
 def test_a_batch_that_fails_late_is_bisected_like_any_other(make, monkeypatch):

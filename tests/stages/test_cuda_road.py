@@ -6,6 +6,7 @@ from cuda_standin import LateCuda
 from headrace.schemas.errors import JobError
 from headrace.stages import cuda_road as module
 from headrace.stages.cuda_road import choose_on_cuda
+from headrace.stages.gpu_setup import reader_bytes
 from headrace.stages.model_folder import open_model_folder
 from headrace.stages.shapes import choose_grid, make_grid
 from headrace.stages.text_road import TextChoice
@@ -124,7 +125,12 @@ def test_memory_is_what_was_measured_against_what_is_free(choose):
 
 def test_cudf_s_pool_needs_room_too(choose):
     cuda = LateCuda(available=64 << 30, total=80 << 30)
-    assert choose(cuda, TextChoice("cudf", "cudf", "alike")).memory.pool_bytes == 8 << 30
+    memory = choose(cuda, TextChoice("cudf", "cudf", "alike")).memory
+    assert memory.pool_bytes == 8 << 30
+    assert memory.texts_bytes == reader_bytes() == 3 * 12 * (32 << 20)
+    assert memory.needed_bytes == sum(
+        (176, 1_000, memory.pool_bytes, memory.texts_bytes, memory.headroom_bytes)
+    )
 
 
 def test_the_texts_road_is_written_down(choose):

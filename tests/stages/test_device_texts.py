@@ -143,7 +143,8 @@ def test_a_prompt_goes_before_each_text(roads, monkeypatch):
 
 
 def test_lowercase_lowers_before_the_tokenizer_does(roads):
-    road = roads({"a": ["[CLS] One", "ONE", "Two é"]})
+    # Letters that the host lowers by what stands around them, and a GPU one by one.
+    road = roads({"a": ["[CLS] One", "ONE", "Two é", "ΟΔΟΣ ΑΣ"]})
     host = dataclasses.replace(road.device.host, lowercase=True)
     road.device = dataclasses.replace(road.device, host=host)
     road.agree()
@@ -207,7 +208,47 @@ def test_a_column_that_a_file_lacks_is_read_by_the_host(roads, tmp_path):
     road.table = read_slices(road.device.source, road.slices, ["a", "b"])
     found = road.agree()
     assert found.device_faults == {"ValueError in read": 1}
-    assert found.tokenized["cudf"] > 0
+    assert set(found.tokenized) == {"tokenizers"}
+
+
+def test_a_slice_that_cudf_can_not_read_is_the_host_s_and_the_others_are_not(roads, monkeypatch):
+    read = module.read_frame
+
+    def fail_first(file, piece, columns):
+        if piece.row_group == 0:
+            raise RuntimeError("unsupported codec")
+        return read(file, piece, columns)
+
+    monkeypatch.setattr(module, "read_frame", fail_first)
+    for piece_bytes in (10, 10**9):
+        found = roads({"a": DIRTY}).agree(piece_bytes=piece_bytes)
+        assert found.device_faults == {"RuntimeError in read": 1}
+        assert found.tokenized["cudf"] == 3
+    assert found.ragged.present[:7].sum() == 6
+
+
+@pytest.mark.parametrize("frame", ["arrow", "cudf"])
+@pytest.mark.parametrize("broken", ["join", "own_stream"])
+def test_a_shard_that_the_device_has_no_room_for_is_done_on_the_host(
+    roads, frame, broken, monkeypatch
+):
+    def fail(*_):
+        raise MemoryError("std::bad_alloc")
+
+    monkeypatch.setattr(module, broken, fail)
+    road = roads({"a": DIRTY, "b": DIRTY[::-1]}, frame, preprocess=STEPS)
+    found = road.agree()
+    assert found.device_faults == {"MemoryError in shard": 1}
+    assert set(found.tokenized) == {"tokenizers"}
+
+
+def test_a_piece_that_can_not_be_measured_sends_the_shard_to_the_host(roads, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("CUDF failure")
+        yield
+
+    monkeypatch.setattr(module, "bounded", fail)
+    assert roads({"a": DIRTY}).agree().device_faults == {"RuntimeError in shard": 1}
 
 
 @pytest.mark.parametrize(

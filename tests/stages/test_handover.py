@@ -1,3 +1,6 @@
+import contextlib
+import threading
+
 import numpy as np
 import torch
 from gpu_support import install
@@ -39,6 +42,45 @@ def test_memory_is_seen_as_another_dtype_and_waited_for(monkeypatch):
     tensor = tensor_of(data, np.int32)
     assert tensor.tolist() == [1, 2, 70_000]
     assert waited == [True, True]
+
+
+class Stream:
+    """Stands in for torch's streams."""
+
+    made = 0
+
+    def __init__(self):
+        type(self).made += 1
+        self.waits = 0
+
+    def synchronize(self):
+        self.waits += 1
+
+
+def test_each_thread_has_one_stream_and_waits_for_it(monkeypatch):
+    """torch has 32, and would hand out the device thread's again."""
+    used = []
+
+    @contextlib.contextmanager
+    def on(stream):
+        used.append(stream)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+
+    def twice():
+        for _ in range(2):
+            with own_stream("cuda"):
+                pass
+
+    for _ in range(2):
+        thread = threading.Thread(target=twice)
+        thread.start()
+        thread.join()
+    assert Stream.made == 2
+    assert used[0] is used[1] is not used[2]
+    assert [stream.waits for stream in used] == [2] * 4
 
 
 def test_on_a_cpu_there_is_no_stream():

@@ -69,10 +69,14 @@ def test_another_tokenizer_stays_on_the_host(choose, tiny_model):
     [
         ({"preprocess": [{"python": "tiny_steps:keep"}]}, "python step"),
         ({"input__format": "arrow"}, "the input is arrow"),
+        (
+            {"preprocess": [{"replace": {"find": "a+", "with": "b", "regex": True}}]},
+            "regular expressions",
+        ),
         ({"column": pa.array(TEXTS).dictionary_encode()}, "dictionary"),
         ({"column": pa.array(TEXTS, pa.string_view())}, "string_view"),
     ],
-    ids=["python", "format", "dictionary", "view"],
+    ids=["python", "format", "regex", "dictionary", "view"],
 )
 def test_what_cudf_does_not_read_is_made_on_the_host_and_tokenized_on_the_gpu(
     choose, changes, words
@@ -117,6 +121,18 @@ def test_a_gpu_that_fails_is_not_taken(choose, monkeypatch):
     found = choose()
     assert found.tokenizer == "tokenizers"
     assert "the GPU failed: ['MemoryError in tokenize']" in found.reason
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("error", [ImportError("libcudf.so"), RuntimeError("no driver")])
+def test_a_cudf_that_does_not_work_here_is_said(choose, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(text_road, "WordPiece", type("Broken", (WordPiece,), {"__init__": fail}))
+    found = choose()
+    assert (found.frame, found.tokenizer) == ("arrow", "tokenizers")
+    assert "cuDF does not work here" in found.reason
 
 
 @pytest.mark.usefixtures("on_cpu")
