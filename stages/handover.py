@@ -8,8 +8,9 @@ The rules for streams and lifetimes, in this one place:
 2. A thread gives a tensor away only after the stream that made it has finished: `own_stream` waits
    at its end, and `tensor_of` waits for cuDF's stream before torch looks at its memory.
 3. A tensor made of cuDF's memory shares it and keeps it alive (DLPack).
-4. What the device thread was given is kept until it has collected the shard's last batch. So no
-   allocator hands memory out again while a kernel may still read it.
+4. What the device thread was given is kept until it has waited for the shard's last batch, also
+   where the shard fails (isolate.py). So no allocator hands memory out again while a kernel may
+   still read it.
 """
 
 import threading
