@@ -78,7 +78,10 @@ def _header(file: Path, spec: CsvSpec) -> tuple[str, ...]:
         raise JobError(msg)
     whole = pa.BufferReader(line.rstrip(b"\r\n") + b"\n")
     try:
-        return tuple(csv.read_csv(whole, parse_options=_parsing(spec)).column_names)
+        # Without threads: a process that ends at once, because of what the header holds, must not
+        # leave one of Arrow's behind.
+        alone = csv.ReadOptions(use_threads=False)
+        return tuple(csv.read_csv(whole, alone, _parsing(spec)).column_names)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         msg = f"input.path: expected a header line of UTF-8 names in {file}, got: {error}"
         raise JobError(msg) from error
