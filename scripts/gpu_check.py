@@ -157,6 +157,15 @@ def graphs(kit: Kit) -> Lines:
     yield from compare_graphs(kit.pack / "model", kit.device, Cuda(), SHAPES)
 
 
+def kernels(kit: Kit) -> Lines:
+    """Compare every Triton kernel with its reference, and time both."""
+    if kit.device != "cuda":
+        raise Unmeasured
+    from gpu_check_kernels import compare_kernels
+
+    yield from compare_kernels(kit.device, 65_536)
+
+
 def tokenizer(kit: Kit) -> Lines:
     """Compare the GPU's tokens with the model's own tokenizer's."""
     try:
@@ -232,6 +241,7 @@ def main() -> int:
         steps: dict[str, Callable[[Kit], Any]] = {
             "versions": versions,
             "ceilings": ceilings,
+            "kernels": kernels,
             "tokenizer": tokenizer,
             "parity": parity,
             "end to end": end_to_end,

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from headrace.kernels.pad_gather.reference import pad_gather
+from headrace.kernels.pad_gather.launch import pad_gather
 from headrace.kernels.pool_normalize.reference import normalize, pool
-from headrace.kernels.softmax_topk.reference import softmax_topk
+from headrace.kernels.softmax_topk.launch import softmax_topk
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import VectorDtype
 from headrace.schemas.plan import ResultFacts

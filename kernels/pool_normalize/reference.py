@@ -31,6 +31,21 @@ def pool(hidden_blh: torch.Tensor, mask_bl: torch.Tensor, pooling: Pooling) -> t
     return total / mask_bl.sum(1, keepdim=True).clamp(min=MIN_COUNT)
 
 
+def pool_ragged(
+    hidden_th: torch.Tensor, starts_b: torch.Tensor, counts_b: torch.Tensor, pooling: Pooling
+) -> torch.Tensor:
+    """Pool rows of tokens that lie anywhere in (T, H) to (B, H) float32, as `pool` does.
+
+    Row b has `counts_b[b]` tokens from `starts_b[b]` on; without one, its vector is zeros.
+    """
+    longest = max(1, int(counts_b.max())) if counts_b.numel() else 1
+    column_l = torch.arange(longest, device=hidden_th.device)
+    mask_bl = column_l[None, :] < counts_b[:, None]
+    at_bl = torch.where(mask_bl, starts_b[:, None] + column_l[None, :], 0)
+    pooled = pool(hidden_th[at_bl], mask_bl.to(torch.int64), pooling)
+    return torch.where(counts_b[:, None] > 0, pooled, 0.0)
+
+
 def normalize(
     vectors_bh: torch.Tensor, *, enabled: bool, dtype: torch.dtype = torch.float32
 ) -> tuple[torch.Tensor, torch.Tensor]:

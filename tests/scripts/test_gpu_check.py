@@ -15,6 +15,7 @@ from headrace.stages import text_road
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
+KERNELS = list(ROOT.glob("kernels/*/kernel.py"))
 
 
 def run(pack, *arguments):
@@ -83,7 +84,7 @@ def test_where_dask_and_prefect_are_missing_it_still_runs(pack, tmp_path):
         "import sys\n"
         "for name in ('dask', 'distributed', 'prefect', 'cudf', 'dask_cuda', 'typer'):\n"
         "    sys.modules[name] = None\n"
-        "import gpu_check, gpu_check_run, gpu_check_graphs, gpu_check_tokens\n"
+        "import gpu_check, gpu_check_run, gpu_check_graphs, gpu_check_kernels, gpu_check_tokens\n"
     )
     env = os.environ | {"PYTHONPATH": f"{ROOT}/src:{ROOT}/scripts"}
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=120)
@@ -97,6 +98,30 @@ def test_graphs_are_compared_shape_by_shape(minilm):
     assert [name for name, _, _ in lines] == ["captured", "4 x 8", "2 x 16"]
     assert all(holds for _, holds, _ in lines)
     assert lines[0][2].startswith("3 of 3 shapes")
+
+
+def test_kernels_are_compared_one_by_one(monkeypatch):
+    """Here their references run on both sides, which the check must not take for the kernels."""
+    import gpu_check_kernels as module
+
+    monkeypatch.setattr(module, "CLASSES", 40)
+    lines = list(module.compare_kernels("cpu", 256))
+    assert {op for op, _, _ in lines} == {file.parent.name for file in KERNELS}
+    assert all((holds, said) == (False, "its reference ran") for _, holds, said in lines)
+    monkeypatch.setattr(module, "COUNTS", Always())
+    lines = list(module.compare_kernels("cpu", 256))
+    assert all(holds and "differs by 0.0e+00" in said for _, holds, said in lines)
+
+
+class Always:
+    """Counts that say that a kernel ran since they were last asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def __getitem__(self, _):
+        self.asked += 1
+        return self.asked
 
 
 @pytest.mark.xdist_group("gpu-check")

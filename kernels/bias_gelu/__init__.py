@@ -1,0 +1,1 @@
+"""A product and its bias to their GELU."""

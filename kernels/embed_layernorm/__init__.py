@@ -1,0 +1,1 @@
+"""Token ids to the LayerNorm of their summed embeddings."""

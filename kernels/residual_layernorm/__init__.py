@@ -1,0 +1,1 @@
+"""A product, its bias and the residual to their LayerNorm."""
