@@ -10,6 +10,7 @@ import psutil
 import torch
 
 from headrace.flows.gpus import Gpu, find_gpus
+from headrace.kernels.choice import triton_lack
 from headrace.schemas.errors import JobError
 from headrace.schemas.machine import GpuRoom, Machine
 from headrace.stages.cores import own_cores
@@ -71,6 +72,9 @@ def _version(module: str) -> str | None:
 
 def _notes(device: str) -> list[str]:
     notes = []
+    lack = triton_lack()
+    if device == "cuda" and lack is not None:
+        notes.append(f"Triton's kernels do not run, plain torch takes their place: {lack}")
     if device == "cpu":
         notes.append("no CUDA GPU that torch can use: jobs run on the CPU")
     if multiplies_bf16(device):

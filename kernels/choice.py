@@ -1,12 +1,16 @@
 """Which of an op's two ways runs: its Triton kernel or its reference. Decided here, and counted.
 
-The rule looks at metadata alone, so it never waits for a device: the kernel runs where Triton is
-installed, where the tensors are on a GPU, and where the op says that shapes and dtypes fit it.
+The rule looks at metadata alone, so it never waits for a device: the kernel runs where Triton
+works, where the tensors are on a GPU, and where the op says that shapes and dtypes fit it.
 """
 
 import importlib.util
+import os
+import shutil
+import sysconfig
 from collections import Counter
 from functools import cache
+from pathlib import Path
 
 import torch
 
@@ -14,6 +18,7 @@ import torch
 COUNTS: Counter[tuple[str, str]] = Counter()
 # Devices whose tensors kernels take. Tests add "cpu", for Triton's interpreter.
 DEVICES = {"cuda"}
+COMPILERS = ("gcc", "clang")  # that it looks for
 
 
 def takes_triton(op: str, tensor: torch.Tensor, *, fits: bool) -> bool:
@@ -24,11 +29,17 @@ def takes_triton(op: str, tensor: torch.Tensor, *, fits: bool) -> bool:
         tensor: one of those that it reads; all are on one device.
         fits: whether its kernel takes these shapes and dtypes.
     """
-    chosen = fits and tensor.device.type in DEVICES and _has_triton()
+    chosen = fits and tensor.device.type in DEVICES and triton_lack() is None
     COUNTS[op, "triton" if chosen else "reference"] += 1
     return chosen
 
 
 @cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
+def triton_lack() -> str | None:
+    """Say what Triton lacks here; None where it works. It builds its launchers in C."""
+    if importlib.util.find_spec("triton") is None:
+        return "it is not installed"
+    if not os.environ.get("CC") and not any(map(shutil.which, COMPILERS)):
+        return f"there is no C compiler ({', '.join(COMPILERS)}, or one named by CC)"
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    return None if headers.is_file() else f"Python's headers are missing ({headers})"

@@ -48,6 +48,16 @@ def test_a_driver_in_disorder_is_said_and_the_rest_too(monkeypatch):
     assert "GPUs" in text_of(machine)
 
 
+@pytest.mark.parametrize("lack", [None, "there is no C compiler"])
+def test_a_gpu_whose_kernels_do_not_run_is_said(monkeypatch, lack):
+    monkeypatch.setattr(doctor, "find_gpus", lambda: (H200,))
+    monkeypatch.setattr(doctor, "triton_lack", lambda: lack)
+    monkeypatch.setattr(doctor, "multiplies_bf16", lambda _: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    said = [note for note in examine().notes if "kernels do not run" in note]
+    assert [lack in note for note in said] == ([True] if lack else [])
+
+
 def test_without_a_gpu_there_is_none(monkeypatch):
     monkeypatch.setattr(doctor, "find_gpus", lambda: ())
     assert examine().gpus == ()
