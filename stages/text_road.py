@@ -99,14 +99,11 @@ def open_text_road(job: Job, model: ModelFolder, source: Source, road: Road) -> 
     host = host_texts(job, model)
     if road.tokenizer == "tokenizers":
         return host
-    if importlib.util.find_spec("cudf") is None:
-        msg = "the plan was made for cuDF, and this worker lacks it; see the extra cuda13"
+    wordpiece = _wordpiece(model)
+    if not isinstance(wordpiece, WordPiece):
+        msg = f"the plan was made for cuDF, and this worker lacks it: {wordpiece}"
         raise HeadraceError(msg)
-    spec = read_spec(model.path)
-    if not isinstance(spec, WordPieceSpec):
-        msg = f"the plan was made for a WordPiece model, and here {spec}"
-        raise HeadraceError(msg)
-    return DeviceTexts(host, source, WordPiece(spec), road.frame, road.device)
+    return DeviceTexts(host, source, wordpiece, road.frame, road.device)
 
 
 def _differing_texts(road: DeviceTexts, texts: pa.LargeStringArray) -> str | None:

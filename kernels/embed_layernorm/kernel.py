@@ -1,10 +1,9 @@
-"""`embed_layernorm` in Triton: three look-ups, their sum and its LayerNorm in registers.
-
-As residual_layernorm/kernel.py: mean first, then the mean of the squared differences.
-"""
+"""`embed_layernorm` in Triton: three look-ups, their sum and its LayerNorm in registers."""
 
 import triton
 import triton.language as tl
+
+from headrace.kernels.layernorm import layernorm_row
 
 
 @triton.jit
@@ -30,10 +29,5 @@ def embed_layernorm_kernel(
     x = tl.load(word + at, mask=there, other=0.0).to(tl.float32)
     x += tl.load(place + at, mask=there, other=0.0).to(tl.float32)
     x += tl.load(kind_h + at, mask=there, other=0.0).to(tl.float32)
-    mean = tl.sum(x) / width
-    off = tl.where(there, x - mean, 0.0)
-    scale = tl.rsqrt(tl.sum(off * off) / width + eps)
-    gain = tl.load(gain_h + at, mask=there, other=0.0).to(tl.float32)
-    shift = tl.load(shift_h + at, mask=there, other=0.0).to(tl.float32)
-    y = off * scale * gain + shift
+    y = layernorm_row(x, there, gain_h, shift_h, width, eps, BLOCK)
     tl.store(out_th + t * width + at, y.to(out_th.dtype.element_ty), mask=there)

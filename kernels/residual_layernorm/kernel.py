@@ -1,11 +1,9 @@
-"""`residual_layernorm` in Triton: a row is read once, kept in registers, and written once.
-
-Mean first, then the mean of the squared differences (Ba et al. 2016, arXiv 1607.06450): in one
-pass, the difference of two large sums would lose what it should tell.
-"""
+"""`residual_layernorm` in Triton: a row is read once, kept in registers, and written once."""
 
 import triton
 import triton.language as tl
+
+from headrace.kernels.layernorm import layernorm_row
 
 
 @triton.jit
@@ -27,10 +25,5 @@ def residual_layernorm_kernel(
     x = tl.load(x_th + row + at, mask=there, other=0.0).to(tl.float32)
     x += tl.load(bias_h + at, mask=there, other=0.0).to(tl.float32)
     x += tl.load(residual_th + row + at, mask=there, other=0.0).to(tl.float32)
-    mean = tl.sum(x) / width
-    off = tl.where(there, x - mean, 0.0)
-    scale = tl.rsqrt(tl.sum(off * off) / width + eps)
-    gain = tl.load(gain_h + at, mask=there, other=0.0).to(tl.float32)
-    shift = tl.load(shift_h + at, mask=there, other=0.0).to(tl.float32)
-    y = off * scale * gain + shift
+    y = layernorm_row(x, there, gain_h, shift_h, width, eps, BLOCK)
     tl.store(out_th + row + at, y.to(out_th.dtype.element_ty), mask=there)

@@ -1,11 +1,9 @@
-import dataclasses
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from gpu_support import install
 
-from headrace.schemas.errors import HeadraceError
+from headrace.schemas.errors import HeadraceError, ShardError
 from headrace.schemas.plan import Road, Slice
 from headrace.stages import device_texts, text_road
 from headrace.stages.device_texts import DeviceTexts
@@ -148,9 +146,15 @@ def test_rows_that_vanish_on_the_gpu_are_seen(choose, monkeypatch):
 
 @pytest.mark.usefixtures("on_cpu")
 def test_a_slice_that_can_not_be_read_is_left_to_its_shard(choose, monkeypatch):
-    monkeypatch.setattr(text_road, "CHECKED_ROWS", 10**6)
-    found = choose()
-    assert found.frame == "cudf"
+    asked = []
+
+    def fail(*given):
+        asked.append(given)
+        raise ShardError("a.parquet, row group 0: it can't be read")
+
+    monkeypatch.setattr(text_road, "read_slices", fail)
+    assert choose().frame == "cudf"
+    assert len(asked) == 1
 
 
 ROAD = Road(device="cuda", precision="bf16", reason="", tokens_per_s=1.0)
@@ -188,8 +192,3 @@ def test_a_worker_without_cudf_does_not_take_a_plan_that_was_made_for_it(open_ro
 def test_a_worker_with_another_model_does_not_take_the_plan(open_road, tiny_model):
     with pytest.raises(HeadraceError, match="WordPiece"):
         open_road(tiny_model, tokenizer="cudf")
-
-
-def test_the_choice_is_a_value():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        TextChoice().frame = "cudf"
