@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from headrace.kernels.bias_gelu import launch as bias_gelu
@@ -57,6 +58,7 @@ def _cases(device: str, tokens: int) -> Iterator[Case]:
     ids = torch.randint(0, VOCABULARY, (tokens,), device=device)
     counts = torch.full((rows,), LENGTH - 2, device=device)
     starts = torch.arange(rows, device=device) * LENGTH
+    ends = starts + counts
     special = torch.tensor([101], device=device)
     gather = (ids.int(), starts, counts, torch.arange(rows, device=device), LENGTH, 0)
     yield _case(
@@ -78,14 +80,15 @@ def _cases(device: str, tokens: int) -> Iterator[Case]:
     )
     qkv = random(tokens, 3, HEADS, WIDTH // HEADS)
     edges = torch.arange(0, tokens + 1, LENGTH, device=device, dtype=torch.int32)
-    packed = (qkv, edges, LENGTH)
+    each = varlen_attention.query_blocks(np.full(rows, LENGTH), tokens // 64 + rows)
+    packed = (qkv, edges, torch.from_numpy(each).to(device))
     yield _case("varlen_attention", varlen_attention, varlen_attention_truth, packed, 4 * state)
     yield Case(
         "pool_normalize",
-        lambda: pool_normalize.pool_normalize(x, starts, counts, "mean", WIDTH, normalize=True),
+        lambda: pool_normalize.pool_normalize(x, starts, ends, "mean", WIDTH, normalize=True)[:2],
         lambda: pool_normalize_truth.normalize(
-            pool_normalize_truth.pool_ragged(x, starts, counts, "mean"), enabled=True
-        ),
+            pool_normalize_truth.pool_ragged(x, starts, ends, "mean"), enabled=True
+        )[:2],
         state + rows * WIDTH * 4,
     )
 

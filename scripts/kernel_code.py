@@ -22,13 +22,19 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from headrace.kernels.varlen_attention.launch import PLANS
+from headrace.kernels.varlen_attention.launch import KEYS, QUERIES, WARPS
 
 TARGETS = (80, 90, 100)
 # op -> (pointers and scalars in order, compile-time values), one entry for each variant.
 VARIANTS: dict[str, list[tuple[str, dict[str, int | bool]]]] = {
     "pad_gather": [
         ("*i32 *i64 *i64 *i64 *i64 *i64 *i64 *i64 i32 i32", {"FIRST": 1, "LAST": 1, "BLOCK": 256})
+    ],
+    "pack_gather": [
+        (
+            "*i32 *i64 *i64 *i32 *i64 *i64 *i32 *i32 i32 i32 i32",
+            {"FIRST": 1, "LAST": 1, "STEPS": 13, "BLOCK": 256},
+        )
     ],
     "softmax_topk": [
         (
@@ -45,23 +51,30 @@ VARIANTS: dict[str, list[tuple[str, dict[str, int | bool]]]] = {
         for block in (512, 1024, 4096)
     ],
     "embed_layernorm": [
-        ("*i64 *i64 *bf16 *bf16 *bf16 *bf16 *bf16 *bf16 i32 fp32", {"BLOCK": block})
+        ("*i32 *i32 *bf16 *bf16 *bf16 *bf16 *bf16 *bf16 i32 fp32", {"BLOCK": block})
         for block in (512, 1024)
     ],
     "pool_normalize": [
         (
-            "*bf16 *i64 *i64 *fp32 *i1 i32 i32",
-            {"POOLING": pooling, "NORMALIZE": True, "BLOCK": 512},
+            f"*bf16 *i32 *i32 *{out} *i1 *fp32 i32 i32",
+            {"POOLING": pooling, "NORMALIZE": True, "FORM": form, "BLOCK": 512},
         )
-        for pooling in (0, 1, 2, 3)
+        for pooling, form, out in (
+            (0, 0, "fp32"),
+            (1, 0, "fp16"),
+            (2, 0, "fp32"),
+            (3, 0, "fp32"),
+            (0, 1, "i8"),
+            (0, 2, "u8"),
+        )
     ],
     "varlen_attention": [
         (
-            f"*{dtype} *i32 *{dtype} fp32 i32",
-            {"SIZE": size, "QUERIES": queries, "KEYS": keys, "num_warps": warps},
+            f"*{dtype} *i32 *i32 *{dtype} fp32 i32",
+            {"SIZE": size, "QUERIES": QUERIES, "KEYS": KEYS, "num_warps": warps},
         )
         for dtype, sizes in (("bf16", (32, 64, 128)), ("fp16", (32,)))
-        for size, (queries, keys, warps) in PLANS.items()
+        for size, warps in WARPS.items()
         if size in sizes
     ],
 }

@@ -9,17 +9,16 @@ import numpy.typing as npt
 import torch
 
 from headrace.kernels.pad_gather.launch import pad_gather
-from headrace.kernels.pool_normalize.reference import normalize, pool
+from headrace.kernels.pool_normalize.launch import pool_normalize_padded
+from headrace.kernels.pool_normalize.reference import normalize as normalize_rows
 from headrace.kernels.softmax_topk.launch import softmax_topk
 from headrace.schemas.errors import JobError
-from headrace.schemas.job import VectorDtype
 from headrace.schemas.plan import ResultFacts
 from headrace.stages.batch import Batch
 from headrace.stages.handover import RaggedOnDevice
 from headrace.stages.spans import Spans
 
 HIDDEN_RANK = 3
-DTYPES: dict[VectorDtype, torch.dtype] = {"float32": torch.float32, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -112,14 +111,16 @@ class Forward:
             return Outputs(
                 *softmax_topk(tensor, self.facts.top_k, activation=self.facts.activation)
             )
-        hidden = tensor.ndim == HIDDEN_RANK
-        pooled = pool(tensor, mask, self.facts.pooling) if hidden else tensor.float()
-        vectors, finite = normalize(
-            pooled[:, : self.facts.truncate_dim],
-            enabled=self.facts.normalize,
-            dtype=DTYPES[self.facts.dtype],
-        )
-        return Outputs(vectors, None, finite)
+        width = self.facts.truncate_dim or tensor.shape[-1]
+        normalize, dtype = self.facts.normalize, self.facts.dtype
+        if tensor.ndim == HIDDEN_RANK:
+            pooling = self.facts.pooling
+            made = pool_normalize_padded(
+                tensor, mask, pooling, width, normalize=normalize, dtype=dtype
+            )
+        else:
+            made = normalize_rows(tensor.float()[:, :width], enabled=normalize, dtype=dtype)
+        return Outputs(made.values, None, made.finite)
 
 
 def padded_rows(batch: Batch) -> torch.Tensor:

@@ -92,10 +92,10 @@ class PackedEncoder(torch.nn.Module):
         self.eps = float(config.get("layer_norm_eps", 1e-12))
         self.form: GeluForm = FORMS[_activation(config)]
         roberta = config["model_type"] in ROBERTA
-        self.first_position = int(config.get("pad_token_id") or 0) + 1 if roberta else 0
+        first_position = int(config.get("pad_token_id") or 0) + 1 if roberta else 0
         weights = dict(module.named_parameters())
         self.words = weights["embeddings.word_embeddings.weight"]
-        self.places = weights["embeddings.position_embeddings.weight"]
+        self.places = weights["embeddings.position_embeddings.weight"][first_position:]
         kinds = weights.get("embeddings.token_type_embeddings.weight") if names.kinds else None
         self.kind = torch.zeros_like(self.words[0]) if kinds is None else kinds[0].contiguous()
         self.norm = _pair(weights, "embeddings.LayerNorm")
@@ -103,25 +103,28 @@ class PackedEncoder(torch.nn.Module):
         self.layers = [_Layer(weights, names, at) for at in range(layers)]
 
     def forward(
-        self, ids_t: torch.Tensor, places_t: torch.Tensor, edges_b1: torch.Tensor, longest: int
+        self,
+        ids_t: torch.Tensor,
+        places_t: torch.Tensor,
+        edges_b1: torch.Tensor,
+        blocks_k2: torch.Tensor,
     ) -> torch.Tensor:
         """Compute the hidden states of packed sequences.
 
         Args:
-            ids_t: (T,) int64, tokens of all sequences, special tokens included.
-            places_t: (T,) int64, each token's place in its sequence, from 0.
+            ids_t: (T,) int32, tokens of all sequences, special tokens included.
+            places_t: (T,) int32, each token's place in its sequence, from 0.
             edges_b1: (B + 1,) int32, where sequences begin and end; see varlen_attention.
-            longest: at least as long as the longest sequence.
+            blocks_k2: (K, 2) int32, the work of varlen_attention in blocks.
 
         Returns:
             (T, H) of the weights' dtype. What stands behind the last edge means nothing.
         """
-        positions_t = places_t + self.first_position
         hidden = embed_layernorm(
-            ids_t, positions_t, self.words, self.places, self.kind, *self.norm, self.eps
+            ids_t, places_t, self.words, self.places, self.kind, *self.norm, self.eps
         )
         for layer in self.layers:
-            hidden = layer.run(hidden, edges_b1, longest, self.heads, self.eps, self.form)
+            hidden = layer.run(hidden, edges_b1, blocks_k2, self.heads, self.eps, self.form)
         return hidden
 
 
@@ -142,7 +145,7 @@ class _Layer:
         self,
         hidden: torch.Tensor,
         edges_b1: torch.Tensor,
-        longest: int,
+        blocks_k2: torch.Tensor,
         heads: int,
         eps: float,
         form: GeluForm,
@@ -150,7 +153,7 @@ class _Layer:
         """Take hidden states (T, H) through the block."""
         tokens, width = hidden.shape
         qkv = torch.addmm(self.qkv_bias, hidden, self.qkv.t())
-        mixed = varlen_attention(qkv.view(tokens, 3, heads, width // heads), edges_b1, longest)
+        mixed = varlen_attention(qkv.view(tokens, 3, heads, width // heads), edges_b1, blocks_k2)
         weight, bias = self.out
         hidden = residual_layernorm(mixed @ weight.t(), bias, hidden, *self.out_norm, eps)
         weight, bias = self.up

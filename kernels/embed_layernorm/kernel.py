@@ -24,8 +24,8 @@ def embed_layernorm_kernel(
     t = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     there = at < width
-    word = words_vh + tl.load(ids_t + t) * width
-    place = places_ph + tl.load(positions_t + t) * width
+    word = words_vh + tl.load(ids_t + t).to(tl.int64) * width
+    place = places_ph + tl.load(positions_t + t).to(tl.int64) * width
     x = tl.load(word + at, mask=there, other=0.0).to(tl.float32)
     x += tl.load(place + at, mask=there, other=0.0).to(tl.float32)
     x += tl.load(kind_h + at, mask=there, other=0.0).to(tl.float32)

@@ -16,8 +16,8 @@ def embed_layernorm(
     """Sum the embeddings of tokens as BERT does (Devlin et al. 2018), and normalise them.
 
     Args:
-        ids_t: (T,) int64, tokens.
-        positions_t: (T,) int64, their positions as the model counts them.
+        ids_t: (T,) int32 or int64, tokens.
+        positions_t: (T,) likewise, their positions as the model counts them.
         words_vh: (V, H), the embedding of each token.
         places_ph: (P, H), that of each position.
         kind_h: (H,), that of the one sentence kind; zeros for a model without kinds.

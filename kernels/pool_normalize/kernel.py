@@ -2,39 +2,46 @@
 
 A program takes a row: its tokens' values are summed (or the largest kept, or one of them taken) in
 registers, cut, scaled and cast there, and written once. Padded and packed layouts differ only in
-where a row begins.
+where a row begins and ends.
 """
 
 import triton
 import triton.language as tl
 
 MEAN, FIRST_TOKEN, LAST_TOKEN, MAX = (tl.constexpr(at) for at in range(4))
+FLOAT, INT8, BINARY = (tl.constexpr(at) for at in range(3))
 MIN_NORM = tl.constexpr(1e-12)  # torch.nn.functional.normalize's floor
+LARGEST_INT8 = tl.constexpr(127.0)
+MIN_SCALE = tl.constexpr(1e-30)
 
 
 @triton.jit
 def pool_normalize_kernel(
     hidden_th,
     starts_b,
-    counts_b,
+    ends_b,
     out_bw,
     finite_b,
+    scales_b,
     stride,
     width,
     POOLING: tl.constexpr,
     NORMALIZE: tl.constexpr,
+    FORM: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Write row b: `width` values of (B, W) and its flag.
+    """Write row b: `width` values of (B, W), or their bits, its flag, and its scale for INT8.
 
-    `hidden_th` (T, H) has rows `stride` apart; the row's tokens are `counts_b` of them from
-    `starts_b` on (int64). A row without a token is zeros.
+    `hidden_th` (T, H) has rows `stride` apart; the row's tokens are those from `starts_b` to
+    `ends_b`. A row without a token is zeros.
     """
     b = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     there = at < width
-    count = tl.load(counts_b + b)
-    token = hidden_th + tl.load(starts_b + b) * stride + at
+    start = tl.load(starts_b + b).to(tl.int64)
+    count = (tl.load(ends_b + b).to(tl.int64) - start).to(tl.int32)
+    token = hidden_th + start * stride + at
+    some = there & (at * 0 + count > 0)
     if POOLING == MEAN or POOLING == MAX:
         value = tl.full([BLOCK], float("-inf") if POOLING == MAX else 0.0, tl.float32)
         odd = tl.zeros([BLOCK], tl.float32)
@@ -45,15 +52,27 @@ def pool_normalize_kernel(
         value = value + odd if POOLING == MAX else value / tl.maximum(count, 1).to(tl.float32)
     else:
         last = tl.maximum(count - 1, 0) if POOLING == LAST_TOKEN else count * 0
-        value = tl.load(token + last * stride, mask=there & (at * 0 + count > 0), other=0.0)
-        value = value.to(tl.float32)
-    value = tl.where(there & (at * 0 + count > 0), value, 0.0)
-    odd_norm = 0.0
+        value = tl.load(token + last * stride, mask=some, other=0.0).to(tl.float32)
+    value = tl.where(some, value, 0.0)
+    wrong = 0.0
     if NORMALIZE:
         norm = tl.sqrt(tl.sum(value * value))
-        odd_norm = norm * 0.0  # NaN where the squares overflow
+        wrong = norm * 0.0  # NaN where the squares overflow
         value = value / tl.maximum(norm, MIN_NORM)
-    cast = value.to(out_bw.dtype.element_ty)
-    wrong = tl.sum(tl.abs(cast.to(tl.float32)) * 0.0) + odd_norm
-    tl.store(out_bw + b * width + at, cast, mask=there)
+    if FORM == FLOAT:
+        value = value.to(out_bw.dtype.element_ty)
+        tl.store(out_bw + b * width + at, value, mask=there)
+    elif FORM == INT8:
+        scale = tl.max(tl.abs(value)) / LARGEST_INT8
+        whole = tl.floor(value / tl.maximum(scale, MIN_SCALE) + 0.5)
+        tl.store(out_bw + b * width + at, whole.to(tl.int8), mask=there)
+        tl.store(scales_b + b, scale)
+    else:
+        eight = tl.arange(0, 8)[None, :]
+        bits = tl.where(value > 0.0, 1, 0).reshape([BLOCK // 8, 8]) << (7 - eight)
+        byte = tl.arange(0, BLOCK // 8)
+        bytes_there = byte < (width + 7) // 8
+        out = out_bw + b * ((width + 7) // 8) + byte
+        tl.store(out, tl.sum(bits, 1).to(tl.uint8), mask=bytes_there)
+    wrong += tl.sum(tl.abs(value.to(tl.float32)) * 0.0)
     tl.store(finite_b + b, wrong == 0.0)

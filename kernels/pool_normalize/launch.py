@@ -1,66 +1,100 @@
-"""`pool_normalize` by the way that fits: padded or packed hidden states to one vector a row."""
+"""`pool_normalize` by the way that fits, from padded or from packed hidden states."""
 
 import torch
 
 from headrace.kernels.choice import takes_triton
 from headrace.kernels.pool_normalize import reference
+from headrace.kernels.pool_normalize.reference import VectorForm, Vectors
 from headrace.schemas.job import Pooling
 
 MOST_WIDTH = 8_192
 NUMBERS: dict[Pooling, int] = {"mean": 0, "cls": 1, "last": 2, "max": 3}
+FORMS: dict[VectorForm, int] = {"float32": 0, "float16": 0, "int8": 1, "binary": 2}
+DTYPES: dict[VectorForm, torch.dtype] = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "int8": torch.int8,
+    "binary": torch.uint8,
+}
 
 
 def pool_normalize(
     hidden_th: torch.Tensor,
     starts_b: torch.Tensor,
-    counts_b: torch.Tensor,
+    ends_b: torch.Tensor,
     pooling: Pooling,
     width: int,
     *,
     normalize: bool,
-    dtype: torch.dtype = torch.float32,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pool each row's tokens, cut the vector, scale it to length 1, cast it, say if it is finite.
+    dtype: VectorForm = "float32",
+) -> Vectors:
+    """Pool each row's tokens, cut the vector, scale it to length 1, write it in a dtype.
 
     Args:
-        hidden_th: (T, H) of any float dtype; padded states (B, L, H) as (B * L, H).
-        starts_b: (B,) int64, each row's first token.
-        counts_b: (B,) int64, how many it has; its vector is zeros without one.
+        hidden_th: (T, H) of any float dtype.
+        starts_b: (B,) int32 or int64, each row's first token.
+        ends_b: (B,) likewise, behind its last token; its vector is zeros without one.
         pooling: mean, cls (the first token), last or max.
         width: W, how many of the H values are kept.
         normalize: whether the vector is scaled.
-        dtype: of the result.
+        dtype: float32, float16, int8 with a scale a row, or binary.
 
     Returns:
-        vectors (B, W) of `dtype` and finite (B,) bool. The kernel takes W up to 8,192 and float32
-        or float16 results.
+        See `Vectors`. The kernel takes W up to 8,192; of a row that is not finite, only the flag
+        means anything.
     """
-    fits = dtype in (torch.float32, torch.float16) and _fits(hidden_th, starts_b, counts_b, width)
-    if not takes_triton("pool_normalize", hidden_th, fits=fits):
-        pooled = reference.pool_ragged(hidden_th, starts_b, counts_b, pooling)
+    if not takes_triton(
+        "pool_normalize", hidden_th, fits=_fits(hidden_th, starts_b, ends_b, width)
+    ):
+        pooled = reference.pool_ragged(hidden_th, starts_b, ends_b, pooling)
         return reference.normalize(pooled[:, :width], enabled=normalize, dtype=dtype)
     from headrace.kernels.pool_normalize.kernel import pool_normalize_kernel
 
-    rows = starts_b.numel()
-    out_bw = torch.empty((rows, width), dtype=dtype, device=hidden_th.device)
-    finite_b = torch.empty(rows, dtype=torch.bool, device=hidden_th.device)
+    rows, device = starts_b.numel(), hidden_th.device
+    columns = -(-width // 8) if dtype == "binary" else width
+    values_bw = torch.empty((rows, columns), dtype=DTYPES[dtype], device=device)
+    finite_b = torch.empty(rows, dtype=torch.bool, device=device)
+    scales_b = torch.empty(rows if dtype == "int8" else 0, dtype=torch.float32, device=device)
     pool_normalize_kernel[(rows,)](
         hidden_th,
         starts_b,
-        counts_b,
-        out_bw,
+        ends_b,
+        values_bw,
         finite_b,
+        scales_b,
         hidden_th.stride(0),
         width,
         POOLING=NUMBERS[pooling],
         NORMALIZE=normalize,
+        FORM=FORMS[dtype],
         BLOCK=max(16, 1 << (width - 1).bit_length()),
     )
-    return out_bw, finite_b
+    return Vectors(values_bw, finite_b, scales_b if dtype == "int8" else None)
+
+
+def pool_normalize_padded(
+    hidden_blh: torch.Tensor,
+    mask_bl: torch.Tensor,
+    pooling: Pooling,
+    width: int,
+    *,
+    normalize: bool,
+    dtype: VectorForm = "float32",
+) -> Vectors:
+    """Do the same to padded states (B, L, H) with a mask (B, L): 1 for tokens, which come first."""
+    rows, length, size = hidden_blh.shape
+    flat = hidden_blh.reshape(rows * length, size)
+    fits = _fits(flat, mask_bl, mask_bl, width)
+    if not takes_triton("pool_normalize_padded", hidden_blh, fits=fits):
+        pooled = reference.pool(hidden_blh, mask_bl, pooling)
+        return reference.normalize(pooled[:, :width], enabled=normalize, dtype=dtype)
+    starts_b = torch.arange(0, rows * length, length, device=hidden_blh.device)
+    ends_b = starts_b + mask_bl.sum(1)
+    return pool_normalize(flat, starts_b, ends_b, pooling, width, normalize=normalize, dtype=dtype)
 
 
 def _fits(
-    hidden_th: torch.Tensor, starts_b: torch.Tensor, counts_b: torch.Tensor, width: int
+    hidden_th: torch.Tensor, starts_b: torch.Tensor, ends_b: torch.Tensor, width: int
 ) -> bool:
     return (
         starts_b.numel() > 0
@@ -69,5 +103,5 @@ def _fits(
         and hidden_th.stride(1) == 1
         and hidden_th.dtype != torch.float64
         and starts_b.is_contiguous()
-        and counts_b.is_contiguous()
+        and ends_b.is_contiguous()
     )

@@ -13,6 +13,7 @@ import triton.language as tl
 def varlen_attention_kernel(
     qkv_t3nd,
     edges_b1,
+    blocks_k2,
     out_tnd,
     scale_log2,
     heads,
@@ -20,17 +21,18 @@ def varlen_attention_kernel(
     QUERIES: tl.constexpr,
     KEYS: tl.constexpr,
 ):
-    """Program (i, b, n) writes queries i * QUERIES and on of sequence b, head n; all contiguous.
+    """Program (k, n) writes the queries of block k, head n; all contiguous.
 
     Fp16 or bf16 in and out (fp32 too), accumulated in fp32. SIZE is the head's true size: 32, 64
-    or 128. A block of queries behind its sequence's end writes nothing.
+    or 128. A block of no sequence writes nothing.
     """
-    start = tl.load(edges_b1 + tl.program_id(1))
-    count = tl.load(edges_b1 + tl.program_id(1) + 1) - start
-    first = tl.program_id(0) * QUERIES
-    if first >= count:
+    sequence = tl.load(blocks_k2 + tl.program_id(0) * 2)
+    if sequence < 0:
         return
-    head = tl.program_id(2) * SIZE
+    first = tl.load(blocks_k2 + tl.program_id(0) * 2 + 1)
+    start = tl.load(edges_b1 + sequence)
+    count = tl.load(edges_b1 + sequence + 1) - start
+    head = tl.program_id(1) * SIZE
     token = 3 * heads * SIZE  # from one token's queries to the next one's
     d = tl.arange(0, SIZE)
     m = first + tl.arange(0, QUERIES)

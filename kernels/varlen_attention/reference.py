@@ -5,7 +5,9 @@ from itertools import pairwise
 import torch
 
 
-def varlen_attention(qkv_t3nd: torch.Tensor, edges_b1: torch.Tensor, longest: int) -> torch.Tensor:
+def varlen_attention(
+    qkv_t3nd: torch.Tensor, edges_b1: torch.Tensor, blocks_k2: torch.Tensor
+) -> torch.Tensor:
     """Attend, in each of several packed sequences, from every token to every token of its own.
 
     softmax(Q K^T / sqrt(D)) V (Vaswani et al. 2017, arXiv 1706.03762), without a mask.
@@ -14,13 +16,14 @@ def varlen_attention(qkv_t3nd: torch.Tensor, edges_b1: torch.Tensor, longest: in
         qkv_t3nd: (T, 3, N, D), queries, keys and values of N heads, of any float dtype.
         edges_b1: (B + 1,) int32, where each sequence begins, and the end of the last. Sequences
             may be empty. Tokens behind the last edge belong to none.
-        longest: at least as long as the longest sequence; only kernels need it.
+        blocks_k2: (K, 2) int32, the work in blocks of `QUERIES` tokens (launch.py): a sequence,
+            and its token that the block begins with; -1 for none. Only kernels need it.
 
     Returns:
         (T, N * D) of the dtype of `qkv_t3nd`, computed in float32; zeros where there is no
         sequence.
     """
-    del longest
+    del blocks_k2
     tokens, _, heads, size = qkv_t3nd.shape
     out = torch.zeros((tokens, heads, size), dtype=torch.float32, device=qkv_t3nd.device)
     for start, end in pairwise(edges_b1.tolist()):

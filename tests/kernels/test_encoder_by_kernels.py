@@ -1,8 +1,10 @@
 """The packed encoder with every kernel of it in Triton's interpreter, against transformers."""
 
+import numpy as np
 import torch
 from transformers import AutoModel, BertConfig
 
+from headrace.kernels.varlen_attention.launch import query_blocks
 from headrace.stages.packed_encoder import PackedEncoder
 
 
@@ -22,7 +24,8 @@ def test_the_packed_encoder_by_kernels_gives_what_transformers_gives(kernels):
     edges = torch.tensor([0, 1, 34, 41], dtype=torch.int32)
     places = torch.cat([torch.arange(len(row)) for row in rows])
     with torch.inference_mode():
-        found = encoder(torch.cat(rows), places, edges, 33)
+        blocks = torch.from_numpy(query_blocks(np.array([1, 33, 7]), 5))
+        found = encoder(torch.cat(rows), places, edges, blocks)
         for at, row in enumerate(rows):
             ids = row[None]
             whole = module(input_ids=ids, attention_mask=torch.ones_like(ids))

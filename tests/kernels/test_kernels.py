@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +12,8 @@ from headrace.kernels.bias_gelu import launch as bias_gelu
 from headrace.kernels.bias_gelu import reference as bias_gelu_truth
 from headrace.kernels.embed_layernorm import launch as embed_layernorm
 from headrace.kernels.embed_layernorm import reference as embed_layernorm_truth
+from headrace.kernels.pack_gather import launch as pack_gather
+from headrace.kernels.pack_gather import reference as pack_gather_truth
 from headrace.kernels.pad_gather import launch as pad_gather
 from headrace.kernels.pad_gather import reference as pad_gather_truth
 from headrace.kernels.pool_normalize import launch as pool_normalize
@@ -171,28 +174,28 @@ def test_embed_layernorm(kernels, same, width, dtype):
     assert kernels["embed_layernorm", "triton"] == 1
 
 
-STARTS, COUNTS = whole([0, 5, 5, 10, 30]), whole([5, 0, 5, 19, 1])
+STARTS, ENDS = whole([0, 5, 5, 10, 30]), whole([5, 5, 10, 29, 31])
 
 
 @pytest.mark.parametrize(
     ("pooling", "normalize", "dtype"),
-    list(itertools.product(["mean", "cls", "last", "max"], [True, False], HALF[:2])),
+    list(itertools.product(["mean", "cls", "last", "max"], [True, False], ["float32", "float16"])),
 )
 def test_pool_normalize(kernels, same, pooling, normalize, dtype):
     hidden = random(40, 33, dtype=torch.bfloat16)
     hidden[12, 3] = torch.nan
     for width in (1, 20, 33):
-        found, finite = pool_normalize.pool_normalize(
-            hidden, STARTS, COUNTS, pooling, width, normalize=normalize, dtype=dtype
+        found, finite, _ = pool_normalize.pool_normalize(
+            hidden, STARTS, ENDS, pooling, width, normalize=normalize, dtype=dtype
         )
-        pooled = pool_normalize_truth.pool_ragged(hidden, STARTS, COUNTS, pooling)
-        expected, told = pool_normalize_truth.normalize(
+        pooled = pool_normalize_truth.pool_ragged(hidden, STARTS, ENDS, pooling)
+        expected, told, _ = pool_normalize_truth.normalize(
             pooled[:, :width], enabled=normalize, dtype=dtype
         )
         assert torch.equal(finite, told)
         same(found[told], expected[told])
         if normalize:
-            norms = found.float().norm(dim=1)[told & (COUNTS > 0)]
+            norms = found.float().norm(dim=1)[told & (ENDS > STARTS)]
             torch.testing.assert_close(norms, torch.ones_like(norms), atol=2e-3, rtol=0)
     assert kernels["pool_normalize", "triton"] == 3
 
@@ -202,26 +205,31 @@ def test_pool_normalize_takes_padded_states_as_pool_does(kernels, same):
     counts = whole([7, 1, 0, 3])
     mask = (torch.arange(7)[None, :] < counts[:, None]).long()
     for pooling in ("mean", "last", "max"):
-        found, _ = pool_normalize.pool_normalize(
-            hidden.view(28, 16), torch.arange(4) * 7, counts, pooling, 16, normalize=False
+        found = pool_normalize.pool_normalize(
+            hidden.view(28, 16),
+            torch.arange(4) * 7,
+            torch.arange(4) * 7 + counts,
+            pooling,
+            16,
+            normalize=False,
         )
         expected = pool_normalize_truth.pool(hidden, mask, pooling)
-        same(found[counts > 0], expected[counts > 0])
+        same(found.values[counts > 0], expected[counts > 0])
 
 
 @pytest.mark.parametrize("value", [1e30, torch.inf, torch.nan])
 def test_pool_normalize_tells_what_is_not_finite(kernels, value):
     hidden = random(40, 8)
     hidden[0, 1] = value
-    _, finite = pool_normalize.pool_normalize(hidden, STARTS, COUNTS, "mean", 8, normalize=True)
+    _, finite, _ = pool_normalize.pool_normalize(hidden, STARTS, ENDS, "mean", 8, normalize=True)
     assert finite.tolist() == [False, True, True, True, True]
 
 
 def test_pool_normalize_tells_what_a_cast_overflows(kernels):
     hidden = random(40, 8)
     hidden[0] = 1e6
-    _, finite = pool_normalize.pool_normalize(
-        hidden, STARTS, COUNTS, "mean", 8, normalize=False, dtype=torch.float16
+    _, finite, _ = pool_normalize.pool_normalize(
+        hidden, STARTS, ENDS, "mean", 8, normalize=False, dtype="float16"
     )
     assert finite.tolist() == [False, True, True, True, True]
 
@@ -229,13 +237,26 @@ def test_pool_normalize_tells_what_a_cast_overflows(kernels):
 EDGES = torch.tensor([0, 1, 1, 71, 140], dtype=torch.int32)  # of one token, none, and more
 
 
+def blocks_of(counts):
+    counts = np.array(counts)
+    most = varlen_attention.most_blocks(int(counts.sum()), counts.size)
+    return torch.from_numpy(varlen_attention.query_blocks(counts, most))
+
+
+BLOCKS = blocks_of([1, 0, 70, 69])
+
+
+def test_query_blocks_name_every_query_once():
+    assert BLOCKS.tolist() == [[0, 0], [2, 0], [2, 64], [3, 0], [3, 64], [-1, -1]]
+
+
 # Triton's interpreter does not multiply bf16 matrices; that form is compiled (test_kernel_code.py).
 @pytest.mark.parametrize("dtype", HALF[:2])
 @pytest.mark.parametrize("size", [32, 64, 128])
 def test_varlen_attention(kernels, same, size, dtype):
     qkv = random(150, 3, 2, size, dtype=dtype)
-    found = varlen_attention.varlen_attention(qkv, EDGES, 70)
-    same(found, varlen_attention_truth.varlen_attention(qkv, EDGES, 70))
+    found = varlen_attention.varlen_attention(qkv, EDGES, BLOCKS)
+    same(found, varlen_attention_truth.varlen_attention(qkv, EDGES, BLOCKS))
     assert (found[140:] == 0).all()
     assert kernels["varlen_attention", "triton"] == 1
 
@@ -243,24 +264,28 @@ def test_varlen_attention(kernels, same, size, dtype):
 def test_varlen_attention_keeps_sequences_apart(kernels, same):
     """Whatever shares the pack, and however large it is."""
     qkv = random(140, 3, 1, 32)
-    alone = varlen_attention.varlen_attention(qkv[1:71].contiguous(), EDGES[2:4] - 1, 70)
+    alone = varlen_attention.varlen_attention(
+        qkv[1:71].contiguous(), EDGES[2:4] - 1, blocks_of([70])
+    )
     loud = qkv.clone()
     loud[71:] = 1e4
-    found = varlen_attention.varlen_attention(loud, EDGES, 70)
+    found = varlen_attention.varlen_attention(loud, EDGES, BLOCKS)
     same(found[1:71], alone)
 
 
 def test_varlen_attention_takes_large_scores(kernels, same):
     qkv = random(70, 3, 1, 32, scale=50.0)
     edges = torch.tensor([0, 70], dtype=torch.int32)
-    found = varlen_attention.varlen_attention(qkv, edges, 70)
-    expected = varlen_attention_truth.varlen_attention(qkv, edges, 70)
+    found = varlen_attention.varlen_attention(qkv, edges, blocks_of([70]))
+    expected = varlen_attention_truth.varlen_attention(qkv, edges, blocks_of([70]))
     torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-3)
 
 
 def test_attention_without_a_head_of_a_known_size_takes_the_reference(kernels):
     qkv = random(10, 3, 2, 48)
-    varlen_attention.varlen_attention(qkv, torch.tensor([0, 10], dtype=torch.int32), 10)
+    varlen_attention.varlen_attention(
+        qkv, torch.tensor([0, 10], dtype=torch.int32), blocks_of([10])
+    )
     assert kernels == {("varlen_attention", "reference"): 1}
 
 
@@ -280,3 +305,59 @@ def test_on_a_cpu_the_references_run():
     before = COUNTS["bias_gelu", "triton"]
     bias_gelu.bias_gelu(random(2, 4), random(4))
     assert COUNTS["bias_gelu", "triton"] == before
+
+
+@pytest.mark.parametrize("width", [1, 20, 33])
+@pytest.mark.parametrize("dtype", ["int8", "binary"])
+def test_pool_normalize_writes_few_bits(kernels, width, dtype):
+    hidden = random(40, 33, dtype=torch.bfloat16)
+    given_ = (hidden, STARTS, ENDS, "mean", width)
+    found = pool_normalize.pool_normalize(*given_, normalize=True, dtype=dtype)
+    exact = pool_normalize.pool_normalize(*given_, normalize=True).values
+    if dtype == "binary":
+        expected = torch.from_numpy(np.packbits(exact.numpy() > 0, axis=1))
+        assert torch.equal(found.values, expected)
+        pooled = pool_normalize_truth.pool_ragged(hidden, STARTS, ENDS, "mean")[:, :width]
+        truth = pool_normalize_truth.normalize(pooled, enabled=True, dtype=dtype)
+        assert torch.equal(truth.values, expected)
+    else:
+        assert found.values.dtype == torch.int8
+        half_a_step = found.scales[:, None] * 0.501
+        assert ((found.values * found.scales[:, None] - exact).abs() <= half_a_step).all()
+        assert (found.values.abs().amax(1)[ENDS > STARTS] == 127).all()
+        pooled = pool_normalize_truth.pool_ragged(hidden, STARTS, ENDS, "mean")[:, :width]
+        truth = pool_normalize_truth.normalize(pooled, enabled=True, dtype=dtype)
+        torch.testing.assert_close(found.values, truth.values, atol=1, rtol=0)
+        torch.testing.assert_close(found.scales, truth.scales)
+    assert found.finite.all()
+    assert kernels["pool_normalize", "triton"] == 2
+
+
+@FEW
+@given(
+    rows=st.lists(st.integers(0, 300), min_size=1, max_size=5),
+    first=st.integers(0, 2),
+    last=st.integers(0, 2),
+    cut=st.integers(0, 3),
+    spare=st.integers(0, 300),
+    data=st.data(),
+)
+def test_pack_gather(kernels, rows, first, last, cut, spare, data):
+    counts = whole(rows)
+    ids = torch.arange(1, int(counts.sum()) + 1, dtype=torch.int32)
+    starts = counts.cumsum(0) - counts
+    chosen = whole(data.draw(st.permutations(range(len(rows)))))
+    kept = (counts[chosen] - cut).clamp(min=0)
+    edges = torch.cat([whole([0]), (kept + first + last).cumsum(0)]).int()
+    before, behind = whole([101, 102][:first]), whole([103, 104][:last])
+    tokens = int(edges[-1]) + spare
+    given_ = (ids, starts, chosen, edges, tokens, 7, before, behind)
+    found, expected = pack_gather.pack_gather(*given_), pack_gather_truth.pack_gather(*given_)
+    by_hand = [
+        [*before.tolist(), *ids[starts[row] : starts[row] + count].tolist(), *behind.tolist()]
+        for row, count in zip(chosen.tolist(), kept.tolist(), strict=True)
+    ]
+    assert expected[0].tolist() == [*itertools.chain(*by_hand), *[7] * spare]
+    places = [at for row in by_hand for at in range(len(row))]
+    assert expected[1].tolist() == places + [0] * spare
+    assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))

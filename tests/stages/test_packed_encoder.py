@@ -6,6 +6,7 @@ import torch
 from transformers import AutoModel, BertConfig, DistilBertConfig, RobertaConfig
 from transformers.utils import logging
 
+from headrace.kernels.varlen_attention.launch import most_blocks, query_blocks
 from headrace.stages.packed_encoder import PackedEncoder, unfit
 
 TINY = {"vocab_size": 99, "max_position_embeddings": 70}
@@ -47,7 +48,8 @@ def packed(encoder, rows, spare=0):
     places = torch.tensor([*(at for count in counts for at in range(count)), *[0] * spare])
     edges = torch.tensor([0, *np.cumsum(counts)], dtype=torch.int32)
     with torch.inference_mode():
-        hidden = encoder(ids, places, edges, max(counts))
+        blocks = query_blocks(np.array(counts), most_blocks(len(ids), len(rows)))
+        hidden = encoder(ids, places, edges, torch.from_numpy(blocks))
     return [hidden[a:b] for a, b in zip(edges.tolist(), edges.tolist()[1:], strict=False)]
 
 

@@ -1,0 +1,1 @@
+"""Ragged tokens to one pack: a static number of them, row after row, without padding."""
