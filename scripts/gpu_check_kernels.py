@@ -12,6 +12,8 @@ from headrace.kernels.bias_gelu import reference as bias_gelu_truth
 from headrace.kernels.choice import COUNTS
 from headrace.kernels.embed_layernorm import launch as embed_layernorm
 from headrace.kernels.embed_layernorm import reference as embed_layernorm_truth
+from headrace.kernels.pack_gather import launch as pack_gather
+from headrace.kernels.pack_gather import reference as pack_gather_truth
 from headrace.kernels.pad_gather import launch as pad_gather
 from headrace.kernels.pad_gather import reference as pad_gather_truth
 from headrace.kernels.pool_normalize import launch as pool_normalize
@@ -64,6 +66,11 @@ def _cases(device: str, tokens: int) -> Iterator[Case]:
     yield _case(
         "pad_gather", pad_gather, pad_gather_truth, (*gather, special, special), tokens * 20
     )
+    edges = torch.arange(0, tokens + 1, LENGTH, device=device, dtype=torch.int32)
+    laid = (ids.int(), starts, torch.arange(rows, device=device), edges, tokens, 0)
+    yield _case(
+        "pack_gather", pack_gather, pack_gather_truth, (*laid, special, special), tokens * 12
+    )
     x, y, vector = random(tokens, WIDTH), random(tokens, WIDTH), random(WIDTH)
     state = x.numel() * half
     yield _case("bias_gelu", bias_gelu, bias_gelu_truth, (x, vector), 2 * state)
@@ -79,7 +86,6 @@ def _cases(device: str, tokens: int) -> Iterator[Case]:
         "softmax_topk", softmax_topk, softmax_topk_truth, (logits, 1), logits.numel() * half
     )
     qkv = random(tokens, 3, HEADS, WIDTH // HEADS)
-    edges = torch.arange(0, tokens + 1, LENGTH, device=device, dtype=torch.int32)
     each = varlen_attention.query_blocks(np.full(rows, LENGTH), tokens // 64 + rows)
     packed = (qkv, edges, torch.from_numpy(each).to(device))
     yield _case("varlen_attention", varlen_attention, varlen_attention_truth, packed, 4 * state)

@@ -1,8 +1,7 @@
 """`pool_normalize` in Triton: hidden states to one vector a row, in one pass over them.
 
 A program takes a row: its tokens' values are summed (or the largest kept, or one of them taken) in
-registers, cut, scaled and cast there, and written once. Padded and packed layouts differ only in
-where a row begins and ends.
+registers, cut, scaled and cast there, and written once.
 """
 
 import triton
@@ -10,9 +9,8 @@ import triton.language as tl
 
 MEAN, FIRST_TOKEN, LAST_TOKEN, MAX = (tl.constexpr(at) for at in range(4))
 FLOAT, INT8, BINARY = (tl.constexpr(at) for at in range(3))
-MIN_NORM = tl.constexpr(1e-12)  # torch.nn.functional.normalize's floor
-LARGEST_INT8 = tl.constexpr(127.0)
-MIN_SCALE = tl.constexpr(1e-30)
+# As reference.py has them.
+MIN_NORM, MIN_SCALE, LARGEST_INT8 = (tl.constexpr(at) for at in (1e-12, 1e-30, 127.0))
 
 
 @triton.jit
@@ -32,8 +30,7 @@ def pool_normalize_kernel(
 ):
     """Write row b: `width` values of (B, W), or their bits, its flag, and its scale for INT8.
 
-    `hidden_th` (T, H) has rows `stride` apart; the row's tokens are those from `starts_b` to
-    `ends_b`. A row without a token is zeros.
+    The row's tokens are from `starts_b` to `ends_b` of `hidden_th` (T, H), `stride` apart.
     """
     b = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
@@ -59,20 +56,25 @@ def pool_normalize_kernel(
         norm = tl.sqrt(tl.sum(value * value))
         wrong = norm * 0.0  # NaN where the squares overflow
         value = value / tl.maximum(norm, MIN_NORM)
+    value = _written(value, out_bw, scales_b, b, at, width, FORM, BLOCK)
+    wrong += tl.sum(tl.abs(value.to(tl.float32)) * 0.0)
+    tl.store(finite_b + b, wrong == 0.0)
+
+
+@triton.jit
+def _written(value, out_bw, scales_b, b, at, width, FORM: tl.constexpr, BLOCK: tl.constexpr):
+    """Write a row's float32 values in their form; return them as they are then judged."""
     if FORM == FLOAT:
         value = value.to(out_bw.dtype.element_ty)
-        tl.store(out_bw + b * width + at, value, mask=there)
+        tl.store(out_bw + b * width + at, value, mask=at < width)
     elif FORM == INT8:
         scale = tl.max(tl.abs(value)) / LARGEST_INT8
         whole = tl.floor(value / tl.maximum(scale, MIN_SCALE) + 0.5)
-        tl.store(out_bw + b * width + at, whole.to(tl.int8), mask=there)
+        tl.store(out_bw + b * width + at, whole.to(tl.int8), mask=at < width)
         tl.store(scales_b + b, scale)
     else:
-        eight = tl.arange(0, 8)[None, :]
-        bits = tl.where(value > 0.0, 1, 0).reshape([BLOCK // 8, 8]) << (7 - eight)
-        byte = tl.arange(0, BLOCK // 8)
-        bytes_there = byte < (width + 7) // 8
-        out = out_bw + b * ((width + 7) // 8) + byte
-        tl.store(out, tl.sum(bits, 1).to(tl.uint8), mask=bytes_there)
-    wrong += tl.sum(tl.abs(value.to(tl.float32)) * 0.0)
-    tl.store(finite_b + b, wrong == 0.0)
+        bits = tl.where(value > 0.0, 1, 0).reshape([BLOCK // 8, 8])
+        bits = tl.sum(bits << (7 - tl.arange(0, 8)[None, :]), 1).to(tl.uint8)
+        byte, size = tl.arange(0, BLOCK // 8), (width + 7) // 8
+        tl.store(out_bw + b * size + byte, bits, mask=byte < size)
+    return value

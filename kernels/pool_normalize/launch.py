@@ -50,11 +50,8 @@ def pool_normalize(
         return reference.normalize(pooled[:, :width], enabled=normalize, dtype=dtype)
     from headrace.kernels.pool_normalize.kernel import pool_normalize_kernel
 
-    rows, device = starts_b.numel(), hidden_th.device
-    columns = -(-width // 8) if dtype == "binary" else width
-    values_bw = torch.empty((rows, columns), dtype=DTYPES[dtype], device=device)
-    finite_b = torch.empty(rows, dtype=torch.bool, device=device)
-    scales_b = torch.empty(rows if dtype == "int8" else 0, dtype=torch.float32, device=device)
+    rows = starts_b.numel()
+    values_bw, finite_b, scales_b = _room(rows, width, dtype, hidden_th.device)
     pool_normalize_kernel[(rows,)](
         hidden_th,
         starts_b,
@@ -91,6 +88,17 @@ def pool_normalize_padded(
     starts_b = torch.arange(0, rows * length, length, device=hidden_blh.device)
     ends_b = starts_b + mask_bl.sum(1)
     return pool_normalize(flat, starts_b, ends_b, pooling, width, normalize=normalize, dtype=dtype)
+
+
+def _room(
+    rows: int, width: int, dtype: VectorForm, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    columns = -(-width // 8) if dtype == "binary" else width
+    return (
+        torch.empty((rows, columns), dtype=DTYPES[dtype], device=device),
+        torch.empty(rows, dtype=torch.bool, device=device),
+        torch.empty(rows if dtype == "int8" else 0, dtype=torch.float32, device=device),
+    )
 
 
 def _fits(
