@@ -48,6 +48,19 @@ def pool_normalize(
     ):
         pooled = reference.pool_ragged(hidden_th, starts_b, ends_b, pooling)
         return reference.normalize(pooled[:, :width], enabled=normalize, dtype=dtype)
+    return _by_kernel(hidden_th, starts_b, ends_b, pooling, width, normalize=normalize, dtype=dtype)
+
+
+def _by_kernel(
+    hidden_th: torch.Tensor,
+    starts_b: torch.Tensor,
+    ends_b: torch.Tensor,
+    pooling: Pooling,
+    width: int,
+    *,
+    normalize: bool,
+    dtype: VectorForm,
+) -> Vectors:
     from headrace.kernels.pool_normalize.kernel import pool_normalize_kernel
 
     rows = starts_b.numel()
@@ -82,12 +95,12 @@ def pool_normalize_padded(
     rows, length, size = hidden_blh.shape
     flat = hidden_blh.reshape(rows * length, size)
     fits = _fits(flat, mask_bl, mask_bl, width)
-    if not takes_triton("pool_normalize_padded", hidden_blh, fits=fits):
+    if not takes_triton("pool_normalize", hidden_blh, fits=fits):
         pooled = reference.pool(hidden_blh, mask_bl, pooling)
         return reference.normalize(pooled[:, :width], enabled=normalize, dtype=dtype)
     starts_b = torch.arange(0, rows * length, length, device=hidden_blh.device)
     ends_b = starts_b + mask_bl.sum(1)
-    return pool_normalize(flat, starts_b, ends_b, pooling, width, normalize=normalize, dtype=dtype)
+    return _by_kernel(flat, starts_b, ends_b, pooling, width, normalize=normalize, dtype=dtype)
 
 
 def _room(

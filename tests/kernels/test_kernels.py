@@ -205,16 +205,10 @@ def test_pool_normalize_takes_padded_states_as_pool_does(kernels, same):
     counts = whole([7, 1, 0, 3])
     mask = (torch.arange(7)[None, :] < counts[:, None]).long()
     for pooling in ("mean", "last", "max"):
-        found = pool_normalize.pool_normalize(
-            hidden.view(28, 16),
-            torch.arange(4) * 7,
-            torch.arange(4) * 7 + counts,
-            pooling,
-            16,
-            normalize=False,
-        )
+        found = pool_normalize.pool_normalize_padded(hidden, mask, pooling, 16, normalize=False)
         expected = pool_normalize_truth.pool(hidden, mask, pooling)
         same(found.values[counts > 0], expected[counts > 0])
+    assert kernels == {("pool_normalize", "triton"): 3}
 
 
 @pytest.mark.parametrize("value", [1e30, torch.inf, torch.nan])
@@ -314,19 +308,17 @@ def test_pool_normalize_writes_few_bits(kernels, width, dtype):
     given_ = (hidden, STARTS, ENDS, "mean", width)
     found = pool_normalize.pool_normalize(*given_, normalize=True, dtype=dtype)
     exact = pool_normalize.pool_normalize(*given_, normalize=True).values
+    pooled = pool_normalize_truth.pool_ragged(hidden, STARTS, ENDS, "mean")[:, :width]
+    truth = pool_normalize_truth.normalize(pooled, enabled=True, dtype=dtype)
     if dtype == "binary":
         expected = torch.from_numpy(np.packbits(exact.numpy() > 0, axis=1))
         assert torch.equal(found.values, expected)
-        pooled = pool_normalize_truth.pool_ragged(hidden, STARTS, ENDS, "mean")[:, :width]
-        truth = pool_normalize_truth.normalize(pooled, enabled=True, dtype=dtype)
         assert torch.equal(truth.values, expected)
     else:
         assert found.values.dtype == torch.int8
         half_a_step = found.scales[:, None] * 0.501
         assert ((found.values * found.scales[:, None] - exact).abs() <= half_a_step).all()
         assert (found.values.abs().amax(1)[ENDS > STARTS] == 127).all()
-        pooled = pool_normalize_truth.pool_ragged(hidden, STARTS, ENDS, "mean")[:, :width]
-        truth = pool_normalize_truth.normalize(pooled, enabled=True, dtype=dtype)
         torch.testing.assert_close(found.values, truth.values, atol=1, rtol=0)
         torch.testing.assert_close(found.scales, truth.scales)
     assert found.finite.all()
@@ -348,10 +340,11 @@ def test_pack_gather(kernels, rows, first, last, cut, spare, data):
     starts = counts.cumsum(0) - counts
     chosen = whole(data.draw(st.permutations(range(len(rows)))))
     kept = (counts[chosen] - cut).clamp(min=0)
-    edges = torch.cat([whole([0]), (kept + first + last).cumsum(0)]).int()
+    ends = (kept + first + last).cumsum(0)
+    edges = torch.cat([whole([0]), ends, ends[-1:]]).int()  # the last one is no row
     before, behind = whole([101, 102][:first]), whole([103, 104][:last])
     tokens = int(edges[-1]) + spare
-    given_ = (ids, starts, chosen, edges, tokens, 7, before, behind)
+    given_ = (ids, starts, torch.cat([chosen, whole([-1])]), edges, tokens, 7, before, behind)
     found, expected = pack_gather.pack_gather(*given_), pack_gather_truth.pack_gather(*given_)
     by_hand = [
         [*before.tolist(), *ids[starts[row] : starts[row] + count].tolist(), *behind.tolist()]

@@ -49,7 +49,7 @@ def packed(encoder, rows, spare=0):
     edges = torch.tensor([0, *np.cumsum(counts)], dtype=torch.int32)
     with torch.inference_mode():
         blocks = query_blocks(np.array(counts), most_blocks(len(ids), len(rows)))
-        hidden = encoder(ids, places, edges, torch.from_numpy(blocks))
+        hidden = encoder(ids.int(), places.int(), edges, torch.from_numpy(blocks))
     return [hidden[a:b] for a, b in zip(edges.tolist(), edges.tolist()[1:], strict=False)]
 
 
