@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
-from headrace.schemas.plan import Plan, Shard
+from headrace.schemas.plan import Plan, ShapeGrid, Shard
 from headrace.schemas.report import ShardReport
 
 LINE_EVERY_S = 30.0
@@ -37,8 +37,8 @@ class Progress:
         header = plan.header
         self.say(
             f"{header.rows:,} rows in {len(plan.shards):,} shards; {header.road.device}, "
-            f"{header.road.precision} ({header.road.reason}); {len(header.grid.shapes)} lengths up "
-            f"to {header.grid.shapes[-1].length}, padding about {header.grid.padding_share:.1%}"
+            f"{header.road.precision} ({header.road.reason}); {sizes_line(header.grid)}, "
+            f"padding about {header.grid.padding_share:.1%}"
         )
 
     @contextmanager
@@ -89,3 +89,10 @@ class Progress:
             left_s = (self._total - self._rows) / rate
             parts.append(f"about {left_s:,.0f} s left")
         return ", ".join(parts)
+
+
+def sizes_line(grid: ShapeGrid) -> str:
+    """Name a grid's sizes in a few words."""
+    if grid.packs:
+        return f"packs of {grid.packs[0].tokens:,} tokens"
+    return f"{len(grid.shapes)} lengths up to {grid.shapes[-1].length}"

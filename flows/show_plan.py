@@ -14,7 +14,11 @@ def preview_view(plan: Preview) -> RenderableType:
     row(table, "input", f"{plan.rows:,} rows in {plan.files:,} files")
     row(table, "shards", f"{plan.shards:,}, the largest of {plan.largest_shard_rows:,} rows")
     road = plan.road
-    row(table, "road", f"{road.device}, {road.precision}, {road.execution}: {road.reason}")
+    row(
+        table,
+        "road",
+        f"{road.device}, {road.precision}, {road.layout}, {road.execution}: {road.reason}",
+    )
     if road.text_reason:
         way = f"read by {road.frame}, tokenized by {road.tokenizer}"
         row(table, "texts", f"{way}: {road.text_reason}")
@@ -64,6 +68,9 @@ def _result(plan: Preview) -> str:
 
 
 def _shapes(grid: ShapeGrid) -> str:
+    if grid.packs:
+        sizes = ", ".join(f"{size.tokens:,} ({size.rows:,})" for size in grid.packs)
+        return f"packs of tokens (of rows at most): {sizes}"
     shapes = ", ".join(f"{shape.rows[0]} x {shape.length}" for shape in grid.shapes)
     return f"{len(grid.shapes)} (rows x tokens): {shapes}"
 

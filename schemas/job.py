@@ -84,6 +84,9 @@ class ModelSpec(Section):
         default=None, ge=1, description="tokens a row; null: the model's"
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    road: Literal["auto", "bucketed", "packed"] = Field(
+        default="auto", description="packed: BERT's family without padding; auto: bucketed"
+    )
     top_k: int | None = Field(
         default=None, ge=1, description="null: 1, or all classes of a multi-label model"
     )
@@ -98,6 +101,9 @@ class ModelSpec(Section):
     def _options_fit_together(self) -> "ModelSpec":
         if self.options and self.factory is None:
             msg = "model.options are given to model.factory, and there is none"
+            raise ValueError(msg)
+        if self.road == "packed" and self.factory is not None:
+            msg = "model.road: packed runs weights of BERT's family; model.factory gives a module"
             raise ValueError(msg)
         if self.top_k is not None and self.top_k > 1 and self.task != "classify":
             msg = "model.top_k is for task: classify"

@@ -14,6 +14,7 @@ from headrace.schemas.layout import part_name
 
 Activation = Literal["softmax", "sigmoid"]
 FrameRoad = Literal["arrow", "cudf"]
+BatchLayout = Literal["bucketed", "packed"]
 
 VALUE_BYTES: dict[VectorDtype, int] = {"float32": 4, "float16": 2}
 CLASS_BYTES = 12  # a float32 probability and an int64 class
@@ -77,14 +78,48 @@ class Shape(Value):
     rows: tuple[int, ...]
 
 
-class ShapeGrid(Value):
-    """Every shape that a run may use, shortest first; the last one takes the longest row."""
+class BatchSize(Value):
+    """What a static batch of padded rows takes."""
 
-    shapes: tuple[Shape, ...]
+    rows: int
+    length: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the device computes, padding included."""
+        return self.rows * self.length
+
+
+class PackSize(Value):
+    """What a static pack takes: tokens, those of no row included, and how many rows at most."""
+
+    tokens: int
+    rows: int
+
+
+class ShapeGrid(Value):
+    """Every static batch that a run may use: of padded rows by shapes, or packs.
+
+    Shapes come shortest first, and the last one takes the longest row; packs come largest first,
+    and the first one takes the longest row. One of the two is empty.
+    """
+
+    shapes: tuple[Shape, ...] = ()
+    packs: tuple[PackSize, ...] = ()
     batch_tokens: int
     sample_rows: int
     sample_tokens: int
     padding_share: float  # of the sample, batched as one shard of the run's size
+
+    @property
+    def sizes(self) -> tuple[BatchSize | PackSize, ...]:
+        """Each size that a static batch may have, that of most tokens first."""
+        sizes: list[BatchSize | PackSize] = [
+            BatchSize(rows=rows, length=shape.length)
+            for shape in self.shapes
+            for rows in shape.rows
+        ]
+        return tuple(sorted([*sizes, *self.packs], key=lambda size: size.tokens, reverse=True))
 
 
 class Road(Value):
@@ -92,6 +127,7 @@ class Road(Value):
 
     device: Literal["cpu", "cuda"]
     precision: Precision
+    layout: BatchLayout = "bucketed"
     execution: Literal["eager", "graphs"] = "eager"
     frame: FrameRoad = "arrow"  # what reads and preprocesses the texts
     tokenizer: Literal["tokenizers", "cudf"] = "tokenizers"

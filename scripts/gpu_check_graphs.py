@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.schemas.job import ModelSpec
-from headrace.schemas.plan import ResultFacts, Shape
+from headrace.schemas.plan import BatchSize, ResultFacts, Shape
 from headrace.stages.batch import Batch
 from headrace.stages.cuda import Cuda
 from headrace.stages.cuda_forward import CudaForward
@@ -43,7 +43,7 @@ def compare_graphs(
     start = time.perf_counter()
     for shape in shapes:
         try:
-            graphs.warm_up([shape])
+            graphs.warm_up([BatchSize(rows=rows, length=shape.length) for rows in shape.rows])
         except Exception as error:  # noqa: BLE001 - the other shapes are still of use
             yield f"capture of length {shape.length}", False, f"{type(error).__name__}: {error}"
     sizes = sum(len(shape.rows) for shape in shapes)

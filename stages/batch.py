@@ -4,37 +4,103 @@ The batches depend on the rows' lengths and the plan's grid alone, so a retry co
 batches. What does not fill a batch is filled up with the next shorter rows, not with padding.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from headrace.schemas.plan import Shape
+from headrace.kernels.pad_gather.launch import pad_gather
+from headrace.schemas.plan import BatchSize, PackSize, Shape
+from headrace.stages.handover import RaggedOnDevice
+
+Rows = npt.NDArray[np.int64]
+Move = Callable[[torch.Tensor], torch.Tensor]  # from the host to the device
+
+
+class StaticBatch(Protocol):
+    """Some rows of a shard, and the static size of what the model is given."""
+
+    @property
+    def rows(self) -> Rows:
+        """The shard's row numbers (R,), at most `height` of them."""
+
+    @property
+    def height(self) -> int:
+        """How many rows' results the model gives."""
+
+    @property
+    def padded_tokens(self) -> int:
+        """Tokens that the device computes."""
+
+    @property
+    def size(self) -> BatchSize | PackSize:
+        """The static size."""
+
+    @property
+    def shape(self) -> str:
+        """The size as reports print it."""
+
+    def take(self, at: Rows) -> Self:
+        """Make the batch of some of its rows, by their places in it, and of no others."""
+
+    def lay_out(self, ragged: RaggedOnDevice, pad_id: int, move: Move) -> tuple[torch.Tensor, ...]:
+        """Make what the model is given, on the device, of a shard's tokens."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of a shard in one static shape."""
+    """Rows padded to one length: a `StaticBatch` for any model."""
 
-    rows: npt.NDArray[np.int64]  # (at most `height`,) the shard's row numbers
+    rows: Rows  # (at most `height`,)
     height: int
     length: int
 
     @property
     def padded_tokens(self) -> int:
-        """Tokens that the device computes."""
+        """See `StaticBatch`."""
         return self.height * self.length
 
     @property
+    def size(self) -> BatchSize:
+        """See `StaticBatch`."""
+        return BatchSize(rows=self.height, length=self.length)
+
+    @property
     def shape(self) -> str:
-        """The shape as reports print it."""
+        """See `StaticBatch`."""
         return f"{self.height} x {self.length}"
 
+    def take(self, at: Rows) -> "Batch":
+        """See `StaticBatch`."""
+        return Batch(self.rows[at], at.size, self.length)
 
-def make_batches(
-    rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], shapes: tuple[Shape, ...]
-) -> Iterator[Batch]:
+    def lay_out(
+        self, ragged: RaggedOnDevice, pad_id: int, move: Move
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Make ids (B, L) int64 and mask (B, L) int64."""
+        return pad_gather(
+            ragged.ids,
+            ragged.starts,
+            ragged.counts,
+            move(padded_rows(self.rows, self.height)),
+            self.length,
+            pad_id,
+            ragged.before,
+            ragged.behind,
+        )
+
+
+def padded_rows(rows: Rows, height: int) -> torch.Tensor:
+    """Number the rows of a static batch (B,) int64, -1 where there is none."""
+    padded = np.full(height, -1, np.int64)
+    padded[: rows.size] = rows
+    return torch.from_numpy(padded)
+
+
+def make_batches(rows: Rows, lengths: Rows, shapes: tuple[Shape, ...]) -> Iterator[Batch]:
     """Batch some rows.
 
     Args:
@@ -52,15 +118,3 @@ def make_batches(
         height = next((size for size in shape.rows if size <= same), shape.rows[-1])
         yield Batch(rows[at : at + height], height, shape.length)
         at += height
-
-
-def padding_share(
-    lengths: npt.NDArray[np.int64], shapes: tuple[Shape, ...], shard_rows: int
-) -> float:
-    """Estimate a run's padding share: batch a sample stretched or cut to the size of one shard."""
-    if lengths.size == 0 or shard_rows == 0:
-        return 0.0
-    stretched = np.sort(lengths)[np.arange(shard_rows) * lengths.size // shard_rows]
-    rows = np.arange(shard_rows)
-    padded = sum(batch.padded_tokens for batch in make_batches(rows, stretched, shapes))
-    return 1.0 - int(stretched.sum()) / padded

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from headrace.schemas.report import DeviceUse
-from headrace.stages.batch import Batch
+from headrace.stages.batch import StaticBatch
 from headrace.stages.forward import BatchResult
 from headrace.stages.handover import RaggedOnDevice
 from headrace.stages.isolate import Collect, Outcome, run_batches
@@ -31,7 +31,7 @@ class Computed:
 
 
 def compute(
-    ragged: RaggedOnDevice, batches: Sequence[Batch], rows: int, place: Workplace
+    ragged: RaggedOnDevice, batches: Sequence[StaticBatch], rows: int, place: Workplace
 ) -> Computed:
     """Run a shard's batches; isolate the rows that can't be computed.
 
@@ -49,7 +49,7 @@ def compute(
     results = Results(rows, place.header.result)
     latencies_ms: list[float] = []
 
-    def launch(batch: Batch) -> Collect:
+    def launch(batch: StaticBatch) -> Collect:
         start = time.perf_counter()
         collect = forward.launch(ragged, batch)
 

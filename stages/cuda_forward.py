@@ -7,10 +7,11 @@ from functools import partial
 import torch
 
 from headrace.schemas.errors import HeadraceError
-from headrace.schemas.plan import ResultFacts, Shape
-from headrace.stages.batch import Batch
+from headrace.schemas.plan import BatchSize, PackSize, ResultFacts
+from headrace.stages.batch import StaticBatch
 from headrace.stages.cuda import Cuda, Event
-from headrace.stages.forward import BatchResult, Forward, Outputs, padded_rows
+from headrace.stages.forward import BatchResult, Forward, Outputs
+from headrace.stages.grid import blank_batch, blank_tokens
 from headrace.stages.handover import RaggedOnDevice
 from headrace.stages.isolate import is_out_of_memory
 from headrace.stages.spans import Spans
@@ -21,10 +22,9 @@ DEPTH = 2  # one batch is computed, the results of the one before are copied
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured shape: what it reads, what runs it, what it gives."""
+    """A captured size: what it reads, what runs it, what it gives."""
 
-    ids: torch.Tensor  # (B, L) int64
-    mask: torch.Tensor  # (B, L) int64
+    given: tuple[torch.Tensor, ...]  # as a batch of the size lays it out
     replay: Callable[[], None]
     outputs: Outputs
 
@@ -46,7 +46,7 @@ class _Slot:
 
 
 class CudaForward:
-    """A model on the GPU. Runs what `Forward` runs, by graphs where a shape was captured."""
+    """A model on the GPU. Runs what `Forward` runs, by graphs where a size was captured."""
 
     depth = DEPTH
 
@@ -56,7 +56,7 @@ class CudaForward:
         self.token_limit: int | None = None  # of a batch, where larger ones ran out of memory
         self.spans = Spans()
         self._ranges = Spans()  # names what the host begins, for a profiler; the GPU tells times
-        self._graphs: dict[tuple[int, int], _Graph] = {}
+        self._graphs: dict[BatchSize | PackSize, _Graph] = {}
         self._slots = [_Slot() for _ in range(DEPTH)]
 
     @property
@@ -76,35 +76,23 @@ class CudaForward:
 
     @property
     def captured(self) -> int:
-        """How many shapes run as graphs."""
+        """How many sizes run as graphs."""
         return len(self._graphs)
 
-    def warm_up(self, shapes: Sequence[Shape]) -> None:
-        """Capture every shape of the grid, largest first, so that the others fit into its memory.
+    def warm_up(self, sizes: Sequence[BatchSize | PackSize]) -> None:
+        """Capture every size of the grid, largest first, so that the others fit into its memory.
 
-        A shape that runs out of memory is not run on this worker: its batches are halved.
+        A size that runs out of memory is not run on this worker: its batches are halved.
         """
-        sizes = sorted(
-            ((rows, shape.length) for shape in shapes for rows in shape.rows),
-            key=lambda size: size[0] * size[1],
-            reverse=True,
-        )
-        largest = sizes[0][0] * sizes[0][1]
-        with torch.inference_mode(), self.cuda.computing():
-            self._ids = self.cuda.empty([largest], torch.int64).fill_(self.inner.pad_id)
-            self._mask = self.cuda.empty([largest], torch.int64).fill_(1)
-            # Some padding in every view: transformers leaves the mask out of a full batch, except
-            # where it captures. So what is warmed up is what is captured.
-            self._mask[:1] = 0
-        for rows, length in sizes:
-            if not self._captured(rows, length):
+        for size in sizes:
+            if not self._captured(size):
                 self.cuda.give_back()
-                self.token_limit = max(1, rows * length // 2)
+                self.token_limit = max(1, size.tokens // 2)
 
-    def _captured(self, rows: int, length: int) -> bool:
-        """Capture a shape, unless memory runs out. All that it held is let go with the error."""
+    def _captured(self, size: BatchSize | PackSize) -> bool:
+        """Capture a size, unless memory runs out. All that it held is let go with the error."""
         try:
-            self._graphs[rows, length] = self._capture(rows, length)
+            self._graphs[size] = self._capture(size)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -112,17 +100,18 @@ class CudaForward:
             return False
         return True
 
-    def _capture(self, rows: int, length: int) -> _Graph:
-        ids = self._ids[: rows * length].view(rows, length)
-        mask = self._mask[: rows * length].view(rows, length)
+    def _capture(self, size: BatchSize | PackSize) -> _Graph:
         with torch.inference_mode():
-            replay, outputs = self.cuda.capture(lambda: self._compute(ids, mask))
-        return _Graph(ids, mask, replay, outputs)
+            with self.cuda.computing():
+                blank, tokens = blank_batch(size), blank_tokens(self.device)
+                given = blank.lay_out(tokens, self.inner.pad_id, self.cuda.to_device)
+            replay, outputs = self.cuda.capture(lambda: self._compute(given))
+        return _Graph(given, replay, outputs)
 
-    def _compute(self, ids: torch.Tensor, mask: torch.Tensor) -> Outputs:
-        return self.inner.post(self.inner.module(input_ids=ids, attention_mask=mask), mask)
+    def _compute(self, given: tuple[torch.Tensor, ...]) -> Outputs:
+        return self.inner.post(self.inner.run(*given), *given)
 
-    def launch(self, ragged: RaggedOnDevice, batch: Batch) -> Callable[[], BatchResult]:
+    def launch(self, ragged: RaggedOnDevice, batch: StaticBatch) -> Callable[[], BatchResult]:
         """Begin one batch; what is returned waits for its result.
 
         Raises:
@@ -136,8 +125,9 @@ class CudaForward:
         try:
             with torch.inference_mode(), self.cuda.computing(), self._ranges("forward_s"):
                 begun = self.cuda.mark()
-                rows_b = self.cuda.to_device(padded_rows(batch))
-                outputs = self._run(*self.inner.gather(ragged, batch, rows_b))
+                outputs = self._run(
+                    batch.size, batch.lay_out(ragged, self.inner.pad_id, self.cuda.to_device)
+                )
                 slot.fit(outputs, self.cuda)
                 # The next replay may overwrite the graph's own memory before it is copied out.
                 for kept, output in zip(slot.device, _present(outputs), strict=True):
@@ -156,12 +146,12 @@ class CudaForward:
             raise
         return partial(self._collect, slot, real, (begun, computed, done))
 
-    def _run(self, ids: torch.Tensor, mask: torch.Tensor) -> Outputs:
-        graph = self._graphs.get((ids.shape[0], ids.shape[1]))
+    def _run(self, size: BatchSize | PackSize, given: tuple[torch.Tensor, ...]) -> Outputs:
+        graph = self._graphs.get(size)
         if graph is None:  # a piece of a batch that was cut down
-            return self._compute(ids, mask)
-        graph.ids.copy_(ids)
-        graph.mask.copy_(mask)
+            return self._compute(given)
+        for static, one in zip(graph.given, given, strict=True):
+            static.copy_(one)
         graph.replay()
         return graph.outputs
 

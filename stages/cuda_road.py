@@ -12,24 +12,24 @@ import numpy as np
 
 from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.job import Precision
-from headrace.schemas.plan import MemoryFit, Resolved, Road, Shape, ShapeGrid
-from headrace.stages.batch import Batch
+from headrace.schemas.plan import BatchSize, MemoryFit, PackSize, Resolved, Road, ShapeGrid
 from headrace.stages.cuda import Cuda
 from headrace.stages.cuda_forward import CudaForward
 from headrace.stages.forward import BatchResult, Forward, Runner
 from headrace.stages.gate import compare
 from headrace.stages.gpu_setup import headroom_bytes, pool_bytes, reader_bytes
-from headrace.stages.handover import RaggedOnDevice
 from headrace.stages.isolate import is_out_of_memory
 from headrace.stages.processor import multiplies_bf16
 from headrace.stages.results import Results
 from headrace.stages.sticky import end_if_sticky
 from headrace.stages.text_road import TextChoice
-from headrace.stages.trial import Bench, Trial, weights_bytes
+from headrace.stages.trial import Bench, Sample, Trial, weights_bytes
 from headrace.stages.wording import in_short
 
 CANDIDATES: tuple[Precision, ...] = ("bf16", "fp16")  # fast first, safe last; then fp32
 TIMED_RUNS = 3
+
+Size = BatchSize | PackSize
 
 
 def choose_on_cuda(
@@ -50,7 +50,7 @@ def choose_on_cuda(
     available, total = cuda.memory()
     with_cudf = text.tokenizer == "cudf"
     precision, forward, reason = choose_precision(bench)
-    ragged = bench.ragged()
+    sample = bench.sample()
     room = MemoryFit(
         weights_bytes=weights_bytes(forward.module),
         activations_bytes=0,
@@ -59,21 +59,22 @@ def choose_on_cuda(
         headroom_bytes=headroom_bytes(total),
         available_bytes=available,
     )
-    grid, memory = _fitting_grid(forward, ragged, grid_of, budget, room, cuda)
+    grid, memory = _fitting_grid(forward, sample, grid_of, budget, room, cuda)
     if grid.batch_tokens < budget:
         reason += f"; batches of {grid.batch_tokens:,} tokens, since {budget:,} do not fit"
-    runner, why_eager = with_graphs(forward, ragged, _largest(grid), cuda)
+    runner, why_eager = with_graphs(forward, sample, grid.sizes[0], cuda)
     if why_eager is not None:
         reason += f"; without CUDA graphs: {why_eager}"
     road = Road(
         device="cuda",
         precision=precision,
+        layout=forward.layout,
         execution="eager" if why_eager is not None else "graphs",
         frame=text.frame,
         tokenizer=text.tokenizer,
         text_reason=text.reason,
         reason=reason,
-        tokens_per_s=_tokens_per_s(runner, ragged, _largest(grid)),
+        tokens_per_s=_tokens_per_s(runner, sample, grid.sizes[0]),
     )
     return Resolved(grid, road, forward.facts, room.weights_bytes, memory)
 
@@ -114,81 +115,68 @@ def _safe_trial(bench: Bench) -> Trial:
         raise JobError(msg) from error
 
 
-def _largest(grid: ShapeGrid) -> Shape:
-    """The shape of the most tokens."""
-    return max(grid.shapes, key=lambda shape: shape.rows[0] * shape.length)
-
-
 def _fitting_grid(
     forward: Forward,
-    ragged: RaggedOnDevice,
+    sample: Sample,
     grid_of: Callable[[int], ShapeGrid],
     budget: int,
     room: MemoryFit,
     cuda: Cuda,
 ) -> tuple[ShapeGrid, MemoryFit]:
-    """Halve the budget until a batch of the largest shape fits, which is measured."""
+    """Halve the budget until a batch of the largest size fits, which is measured."""
+    grid = grid_of(budget)
     while True:
-        grid = grid_of(budget)
-        shape = _largest(grid)
-        taken = _measured(forward, ragged, shape, cuda)
+        taken = _measured(forward, sample, grid.sizes[0], cuda)
         memory = room.model_copy(update={"activations_bytes": taken or 0})
         if taken is not None and memory.fits:
             return grid, memory
         if taken is None:
             cuda.give_back()
-        if shape.rows[0] == 1:
-            raise JobError(_no_room(shape, memory))
         budget //= 2
+        smaller = grid_of(budget)
+        if smaller.sizes[0] == grid.sizes[0]:
+            raise JobError(_no_room(grid.sizes[0], memory))
+        grid = smaller
 
 
-def _measured(forward: Forward, ragged: RaggedOnDevice, shape: Shape, cuda: Cuda) -> int | None:
+def _measured(forward: Forward, sample: Sample, size: Size, cuda: Cuda) -> int | None:
     """Run a full batch and tell the bytes that it took; None where memory ran out."""
     try:
-        return cuda.peak_bytes(lambda: _run(forward, ragged, shape))
+        return cuda.peak_bytes(lambda: sample.run_full(forward, size))
     except Exception as error:
         if not is_out_of_memory(error):
             raise
         return None
 
 
-def _no_room(shape: Shape, memory: MemoryFit) -> str:
+def _no_room(size: Size, memory: MemoryFit) -> str:
     need, there = memory.needed_bytes / 2**20, memory.available_bytes / 2**20
     return (
-        f"model: expected one row of {shape.length} tokens to fit on the GPU; it needs more than "
+        f"model: expected one row of {size.tokens} tokens to fit on the GPU; it needs more than "
         f"{need:,.0f} MiB in all, and {there:,.0f} MiB are free. "
         "Choose a smaller model or model.max_length, or free the GPU."
     )
 
 
-def _run(runner: Runner, ragged: RaggedOnDevice, shape: Shape) -> BatchResult:
-    """Run a full batch of rows of the sample, taken again and again."""
-    rows = np.resize(np.arange(ragged.counts.numel()), shape.rows[0])
-    return runner.launch(ragged, Batch(rows, rows.size, shape.length))()
-
-
 def with_graphs(
-    forward: Forward, ragged: RaggedOnDevice, shape: Shape, cuda: Cuda
+    forward: Forward, sample: Sample, size: Size, cuda: Cuda
 ) -> tuple[Runner, str | None]:
-    """Capture one shape and compare its replay with eager execution.
+    """Capture one size and compare its replay with eager execution.
 
     Returns:
         What runs it, and why without graphs, if so.
     """
     runner = CudaForward(forward, cuda)
     try:
-        runner.warm_up([Shape(length=shape.length, rows=shape.rows[:1])])
+        runner.warm_up([size])
     except Exception as error:  # noqa: BLE001 - a model may do anything that can't be captured
         end_if_sticky(error)
         return CudaForward(forward, cuda), in_short(error)
     if not runner.captured:
         return runner, "they do not fit"
-    passed, measure = compare(
-        *(_as_results(_run(one, ragged, shape), forward) for one in (forward, runner))
-    )
-    return (
-        (runner, None) if passed else (CudaForward(forward, cuda), measure.replace("fp32", "eager"))
-    )
+    eager, replay = (_as_results(sample.run_full(one, size), forward) for one in (forward, runner))
+    passed, measure = compare(eager, replay, other="eager")
+    return (runner, None) if passed else (CudaForward(forward, cuda), measure)
 
 
 def _as_results(result: BatchResult, forward: Forward) -> Results:
@@ -198,13 +186,12 @@ def _as_results(result: BatchResult, forward: Forward) -> Results:
     return results
 
 
-def _tokens_per_s(runner: Runner, ragged: RaggedOnDevice, shape: Shape) -> float:
-    """Time full batches of the largest shape; the best counts."""
-    best_s = min(_timed(runner, ragged, shape) for _ in range(TIMED_RUNS))
-    return shape.rows[0] * shape.length / best_s
+def _tokens_per_s(runner: Runner, sample: Sample, size: Size) -> float:
+    """Time full batches of the largest size; the best counts."""
+    return size.tokens / min(_timed(runner, sample, size) for _ in range(TIMED_RUNS))
 
 
-def _timed(runner: Runner, ragged: RaggedOnDevice, shape: Shape) -> float:
+def _timed(runner: Runner, sample: Sample, size: Size) -> float:
     start = time.perf_counter()
-    _run(runner, ragged, shape)
+    sample.run_full(runner, size)
     return time.perf_counter() - start

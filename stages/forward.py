@@ -8,13 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from headrace.kernels.pad_gather.launch import pad_gather
 from headrace.kernels.pool_normalize.launch import pool_normalize_padded
 from headrace.kernels.pool_normalize.reference import normalize as normalize_rows
 from headrace.kernels.softmax_topk.launch import softmax_topk
 from headrace.schemas.errors import JobError
-from headrace.schemas.plan import ResultFacts
-from headrace.stages.batch import Batch
+from headrace.schemas.plan import BatchLayout, ResultFacts
+from headrace.stages.batch import StaticBatch
 from headrace.stages.handover import RaggedOnDevice
 from headrace.stages.spans import Spans
 
@@ -60,7 +59,7 @@ class Runner(Protocol):
     def token_limit(self) -> int | None:
         """Tokens that a batch may have on this worker, where the plan's shapes do not fit."""
 
-    def launch(self, ragged: RaggedOnDevice, batch: Batch) -> Callable[[], BatchResult]:
+    def launch(self, ragged: RaggedOnDevice, batch: StaticBatch) -> Callable[[], BatchResult]:
         """Begin one batch; what is returned waits for its result. Either raises what it may."""
 
 
@@ -73,44 +72,34 @@ class Forward:
     facts: ResultFacts
     pad_id: int
     spans: Spans = field(default_factory=Spans)
+    layout: ClassVar[BatchLayout] = "bucketed"
     depth: ClassVar[int] = 1
     token_limit: ClassVar[int | None] = None
 
-    def launch(self, ragged: RaggedOnDevice, batch: Batch) -> Callable[[], BatchResult]:
+    def launch(self, ragged: RaggedOnDevice, batch: StaticBatch) -> Callable[[], BatchResult]:
         """Run one batch. Raises whatever the model raises."""
         with torch.inference_mode():
             with self.spans("forward_s"):
-                ids, mask = self.gather(ragged, batch, padded_rows(batch).to(self.device))
-                output = self.module(input_ids=ids, attention_mask=mask)
+                given = batch.lay_out(ragged, self.pad_id, lambda tensor: tensor.to(self.device))
+                output = self.run(*given)
             with self.spans("post_s"):
-                outputs = self.post(output, mask)
+                outputs = self.post(output, *given)
             with self.spans("d2h_s"):
                 result = on_host(outputs, batch.rows.size)
         return lambda: result
 
-    def gather(
-        self, ragged: RaggedOnDevice, batch: Batch, rows_b: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Lay a batch's rows out as ids (B, L) and mask (B, L)."""
-        return pad_gather(
-            ragged.ids,
-            ragged.starts,
-            ragged.counts,
-            rows_b,
-            batch.length,
-            self.pad_id,
-            ragged.before,
-            ragged.behind,
-        )
+    def run(self, *given: torch.Tensor) -> object:
+        """Run the model on what a `StaticBatch` lays out: ids (B, L) and mask (B, L)."""
+        ids, mask = given
+        return self.module(input_ids=ids, attention_mask=mask)
 
-    def post(self, output: object, mask: torch.Tensor) -> Outputs:
+    def post(self, output: object, *given: torch.Tensor) -> Outputs:
         """Make results of the model's output, on the device."""
+        _, mask = given
         tensor = model_tensor(output, self.facts.task)
         fit_to_batch(tensor, mask)
         if self.facts.task == "classify":
-            return Outputs(
-                *softmax_topk(tensor, self.facts.top_k, activation=self.facts.activation)
-            )
+            return scores(tensor, self.facts)
         width = self.facts.truncate_dim or tensor.shape[-1]
         normalize, dtype = self.facts.normalize, self.facts.dtype
         if tensor.ndim == HIDDEN_RANK:
@@ -123,11 +112,9 @@ class Forward:
         return Outputs(made.values, None, made.finite)
 
 
-def padded_rows(batch: Batch) -> torch.Tensor:
-    """Number the rows of a static batch (B,) int64, -1 where there is none."""
-    rows = np.full(batch.height, -1, np.int64)
-    rows[: batch.rows.size] = batch.rows
-    return torch.from_numpy(rows)
+def scores(logits_bc: torch.Tensor, facts: ResultFacts) -> Outputs:
+    """Make a classifier's results of its logits."""
+    return Outputs(*softmax_topk(logits_bc, facts.top_k, activation=facts.activation))
 
 
 def on_host(outputs: Outputs, rows: int) -> BatchResult:

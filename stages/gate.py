@@ -11,12 +11,13 @@ MIN_AGREEMENT = 0.99  # of the rows' labels
 MAX_SCORE_DIFFERENCE = 0.01  # where there is one class, so that labels can't differ
 
 
-def compare(safe: Results, fast: Results) -> tuple[bool, str]:
-    """Compare a sample's results with those of fp32.
+def compare(safe: Results, fast: Results, *, other: str = "fp32") -> tuple[bool, str]:
+    """Compare a sample's results with those that are known to be good.
 
     Args:
-        safe: in fp32.
+        safe: those.
         fast: of the same rows.
+        other: what the words call the good ones.
 
     Returns:
         Whether they may take their place, and the measure in words: the lowest cosine of
@@ -24,15 +25,15 @@ def compare(safe: Results, fast: Results) -> tuple[bool, str]:
     """
     both = safe.valid & fast.valid
     if not both.any() or (safe.valid != fast.valid).any():
-        return False, "it computes other rows than fp32"
+        return False, f"it computes other rows than {other}"
     if safe.facts.task == "embed":
         cosine = _lowest_cosine(safe.values[both], fast.values[both])
-        return cosine >= MIN_COSINE, f"cosine {cosine:.5f} to fp32"
+        return cosine >= MIN_COSINE, f"cosine {cosine:.5f} to {other}"
     if safe.facts.width == 1:
         difference = float(np.abs(safe.values[both] - fast.values[both]).max())
-        return difference <= MAX_SCORE_DIFFERENCE, f"scores within {difference:.5f} of fp32"
+        return difference <= MAX_SCORE_DIFFERENCE, f"scores within {difference:.5f} of {other}"
     agreement = float((_given(safe) == _given(fast)).all(1)[both].mean())
-    return agreement >= MIN_AGREEMENT, f"label agreement {agreement:.4f} with fp32"
+    return agreement >= MIN_AGREEMENT, f"label agreement {agreement:.4f} with {other}"
 
 
 def _given(results: Results) -> npt.NDArray[np.bool_]:

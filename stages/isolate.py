@@ -3,14 +3,14 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from headrace.schemas.errors import HeadraceError, ShardError
-from headrace.stages.batch import Batch
+from headrace.stages.batch import StaticBatch
 from headrace.stages.faults import HOPELESS_ROWS
 from headrace.stages.forward import BatchResult
 
@@ -18,7 +18,7 @@ NOT_FINITE = "NonFiniteResult in forward"
 OOM_TEXTS = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
 
 Collect = Callable[[], BatchResult]
-Launch = Callable[[Batch], Collect]
+Launch = Callable[[StaticBatch], Collect]
 Place = Callable[[npt.NDArray[np.int64], BatchResult], None]
 
 
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def run_batches(
-    batches: Iterable[Batch],
+    batches: Iterable[StaticBatch],
     launch: Launch,
     place: Place,
     depth: int = 1,
@@ -56,8 +56,8 @@ def run_batches(
         HeadraceError: the model found the job itself at fault.
     """
     outcome, todo = Outcome(token_limit=token_limit), iter(batches)
-    again: list[Batch] = []  # last first
-    running: deque[tuple[Batch, Collect]] = deque()
+    again: list[StaticBatch] = []  # last first
+    running: deque[tuple[StaticBatch, Collect]] = deque()
     try:
         while True:
             batch = again.pop() if again else next(todo, None)
@@ -78,8 +78,11 @@ def run_batches(
 
 
 def _begin(
-    batch: Batch, launch: Launch, running: deque[tuple[Batch, Collect]], outcome: Outcome
-) -> list[Batch]:
+    batch: StaticBatch,
+    launch: Launch,
+    running: deque[tuple[StaticBatch, Collect]],
+    outcome: Outcome,
+) -> list[StaticBatch]:
     """Begin one batch. Returns what is to be run in its place, last first."""
     outcome.batches += 1
     outcome.padded_tokens += batch.padded_tokens
@@ -93,7 +96,7 @@ def _begin(
     return []
 
 
-def _end(batch: Batch, collect: Collect, place: Place, outcome: Outcome) -> list[Batch]:
+def _end(batch: StaticBatch, collect: Collect, place: Place, outcome: Outcome) -> list[StaticBatch]:
     """Wait for one batch. Returns what is still to be run of it, last first."""
     try:
         result = collect()
@@ -104,7 +107,7 @@ def _end(batch: Batch, collect: Collect, place: Place, outcome: Outcome) -> list
     return _keep_finite(batch, result, place, outcome)
 
 
-def _failed(batch: Batch, error: Exception, outcome: Outcome) -> list[Batch]:
+def _failed(batch: StaticBatch, error: Exception, outcome: Outcome) -> list[StaticBatch]:
     """Halve a batch that raised; a row that raises alone is at fault."""
     if is_out_of_memory(error):
         outcome.oom_halvings += 1
@@ -116,7 +119,9 @@ def _failed(batch: Batch, error: Exception, outcome: Outcome) -> list[Batch]:
     return []
 
 
-def _keep_finite(batch: Batch, result: BatchResult, place: Place, outcome: Outcome) -> list[Batch]:
+def _keep_finite(
+    batch: StaticBatch, result: BatchResult, place: Place, outcome: Outcome
+) -> list[StaticBatch]:
     """Place the finite rows. The others run again without them: one row may spoil a batch."""
     finite = result.finite
     if finite.any():
@@ -129,18 +134,18 @@ def _keep_finite(batch: Batch, result: BatchResult, place: Place, outcome: Outco
     if batch.height == 1:
         outcome.faults[int(bad[0])] = NOT_FINITE
         return []
-    again = replace(batch, rows=bad, height=bad.size)
+    again = batch.take(np.flatnonzero(~finite))
     return [again] if bad.size < batch.rows.size else _halves(again)
 
 
-def _halves(batch: Batch) -> list[Batch]:
+def _halves(batch: StaticBatch) -> list[StaticBatch]:
     """Halve the rows; a single row that was padded up to a ladder's height runs alone."""
-    middle = -(-batch.rows.size // 2)
-    parts = (batch.rows[middle:], batch.rows[:middle])
-    return [replace(batch, rows=rows, height=rows.size) for rows in parts if rows.size]
+    every = np.arange(batch.rows.size)
+    middle = -(-every.size // 2)
+    return [batch.take(part) for part in (every[middle:], every[:middle]) if part.size]
 
 
-def _above(batch: Batch, token_limit: int | None) -> bool:
+def _above(batch: StaticBatch, token_limit: int | None) -> bool:
     return token_limit is not None and batch.height > 1 and batch.padded_tokens > token_limit
 
 

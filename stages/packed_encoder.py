@@ -94,13 +94,14 @@ class PackedEncoder(torch.nn.Module):
         roberta = config["model_type"] in ROBERTA
         first_position = int(config.get("pad_token_id") or 0) + 1 if roberta else 0
         weights = dict(module.named_parameters())
-        self.words = weights["embeddings.word_embeddings.weight"]
-        self.places = weights["embeddings.position_embeddings.weight"][first_position:]
+        words = weights["embeddings.word_embeddings.weight"]
         kinds = weights.get("embeddings.token_type_embeddings.weight") if names.kinds else None
-        self.kind = torch.zeros_like(self.words[0]) if kinds is None else kinds[0].contiguous()
-        self.norm = _pair(weights, "embeddings.LayerNorm")
+        self.words = _frozen(words)
+        self.places = _frozen(weights["embeddings.position_embeddings.weight"][first_position:])
+        self.kind = _frozen(torch.zeros_like(words[0]) if kinds is None else kinds[0])
+        self.norm = _Affine(weights, "embeddings.LayerNorm")
         layers = int(config.get("num_hidden_layers") or config["n_layers"])
-        self.layers = [_Layer(weights, names, at) for at in range(layers)]
+        self.layers = torch.nn.ModuleList(_Layer(weights, names, at) for at in range(layers))
 
     def forward(
         self,
@@ -120,28 +121,31 @@ class PackedEncoder(torch.nn.Module):
         Returns:
             (T, H) of the weights' dtype. What stands behind the last edge means nothing.
         """
+        norm = self.norm
         hidden = embed_layernorm(
-            ids_t, places_t, self.words, self.places, self.kind, *self.norm, self.eps
+            ids_t, places_t, self.words, self.places, self.kind, norm.weight, norm.bias, self.eps
         )
         for layer in self.layers:
-            hidden = layer.run(hidden, edges_b1, blocks_k2, self.heads, self.eps, self.form)
+            hidden = layer(hidden, edges_b1, blocks_k2, self.heads, self.eps, self.form)
         return hidden
 
 
-class _Layer:
+class _Layer(torch.nn.Module):
     """One block: attention and its norm, the feed-forward part and its norm."""
 
     def __init__(self, weights: dict[str, torch.nn.Parameter], names: Names, at: int) -> None:
         """Fuse queries, keys and values into one product."""
+        super().__init__()
         prefix = names.layer.format(at)
-        parts = [_pair(weights, prefix + name) for name in (names.query, names.key, names.value)]
-        self.qkv = torch.cat([weight for weight, _ in parts])
-        self.qkv_bias = torch.cat([bias for _, bias in parts])
-        self.out, self.out_norm = (_pair(weights, prefix + n) for n in (names.out, names.out_norm))
-        self.up, self.down = (_pair(weights, prefix + name) for name in (names.up, names.down))
-        self.down_norm = _pair(weights, prefix + names.down_norm)
+        parts = [_Affine(weights, prefix + name) for name in (names.query, names.key, names.value)]
+        self.qkv = _frozen(torch.cat([part.weight for part in parts]))
+        self.qkv_bias = _frozen(torch.cat([part.bias for part in parts]))
+        self.out, self.up, self.down, self.out_norm, self.down_norm = (
+            _Affine(weights, prefix + name)
+            for name in (names.out, names.up, names.down, names.out_norm, names.down_norm)
+        )
 
-    def run(
+    def forward(
         self,
         hidden: torch.Tensor,
         edges_b1: torch.Tensor,
@@ -154,13 +158,26 @@ class _Layer:
         tokens, width = hidden.shape
         qkv = torch.addmm(self.qkv_bias, hidden, self.qkv.t())
         mixed = varlen_attention(qkv.view(tokens, 3, heads, width // heads), edges_b1, blocks_k2)
-        weight, bias = self.out
-        hidden = residual_layernorm(mixed @ weight.t(), bias, hidden, *self.out_norm, eps)
-        weight, bias = self.up
-        wide = bias_gelu(hidden @ weight.t(), bias, form)
-        weight, bias = self.down
-        return residual_layernorm(wide @ weight.t(), bias, hidden, *self.down_norm, eps)
+        hidden = _joined(mixed, self.out, hidden, self.out_norm, eps)
+        wide = bias_gelu(hidden @ self.up.weight.t(), self.up.bias, form)
+        return _joined(wide, self.down, hidden, self.down_norm, eps)
 
 
-def _pair(weights: dict[str, torch.nn.Parameter], name: str) -> tuple[torch.Tensor, torch.Tensor]:
-    return weights[f"{name}.weight"].detach(), weights[f"{name}.bias"].detach()
+def _joined(
+    x: torch.Tensor, linear: "_Affine", residual: torch.Tensor, norm: "_Affine", eps: float
+) -> torch.Tensor:
+    """Take a product of x, add the residual, and normalise the sum."""
+    product = x @ linear.weight.t()
+    return residual_layernorm(product, linear.bias, residual, norm.weight, norm.bias, eps)
+
+
+class _Affine(torch.nn.Module):
+    """A weight and a bias: a product's, or a norm's gain and shift."""
+
+    def __init__(self, weights: dict[str, torch.nn.Parameter], name: str) -> None:
+        super().__init__()
+        self.weight, self.bias = (_frozen(weights[f"{name}.{part}"]) for part in ("weight", "bias"))
+
+
+def _frozen(tensor: torch.Tensor) -> torch.nn.Parameter:
+    return torch.nn.Parameter(tensor.detach().contiguous(), requires_grad=False)

@@ -6,6 +6,8 @@ not be: processors with AVX512-BF16 but without AMX may run it at half the rate 
 chosen on a GPU, and how, is in cuda_road.py.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -13,18 +15,18 @@ import pyarrow as pa
 from headrace.schemas.errors import ShardError
 from headrace.schemas.job import Job, Precision
 from headrace.schemas.plan import Resolved, Road, ShapeGrid, Slice
-from headrace.stages.batch import padding_share
 from headrace.stages.cuda import Cuda
 from headrace.stages.cuda_road import choose_on_cuda
 from headrace.stages.gate import compare
+from headrace.stages.grid import make_grid, pack_sizes
 from headrace.stages.model_folder import ModelFolder
 from headrace.stages.processor import multiplies_bf16
 from headrace.stages.read import Source
 from headrace.stages.sample import sample_texts
-from headrace.stages.shapes import choose_grid, make_grid
+from headrace.stages.shapes import choose_grid
 from headrace.stages.text_road import choose_text_road
 from headrace.stages.tokenize import load_tokenizer, tokenize
-from headrace.stages.trial import PROBE_TEXT, Bench, Load, Trial, weights_bytes
+from headrace.stages.trial import PROBE_TEXT, Bench, Load, Trial, compare_layouts, weights_bytes
 
 # Measured with MiniLM on 2-core x86-64: activations of about 1,000 tokens stay in the L2 caches;
 # a GPU wants enough work to hide the launches.
@@ -61,34 +63,39 @@ def resolve(
     bench = Bench(job, model, probe, device, load)
 
     def grid_of(budget: int) -> ShapeGrid:
-        return _grid(job, model, tokens.lengths, shard_rows, device, budget)
+        return _grid(bench, tokens.lengths, shard_rows, budget)
 
     wanted = job.compute.batch_tokens
     budget = BATCH_TOKENS[device] if wanted == "auto" else wanted
+    same = f"; packed: {compare_layouts(bench)}" if bench.packs else ""
     if device == "cuda":
         text = choose_text_road(job, model, source, slices, texts, device)
-        return choose_on_cuda(bench, grid_of, budget, text, Cuda())
+        return _saying(choose_on_cuda(bench, grid_of, budget, text, Cuda()), same)
     road, trial = _choose_on_cpu(bench)
-    return Resolved(grid_of(budget), road, trial.forward.facts, weights_bytes(trial.forward.module))
+    forward = trial.forward
+    resolved = Resolved(grid_of(budget), road, forward.facts, weights_bytes(forward.module))
+    return _saying(resolved, same)
 
 
-def _grid(
-    job: Job,
-    model: ModelFolder,
-    lengths: npt.NDArray[np.int64],
-    shard_rows: int,
-    device: str,
-    budget: int,
-) -> ShapeGrid:
-    most = job.compute.max_shapes
+def _saying(resolved: Resolved, why: str) -> Resolved:
+    """Add to a road's reason."""
+    road = resolved.road.model_copy(update={"reason": resolved.road.reason + why})
+    return replace(resolved, road=road)
+
+
+def _grid(bench: Bench, lengths: npt.NDArray[np.int64], shard_rows: int, budget: int) -> ShapeGrid:
+    most, longest = bench.job.compute.max_shapes, bench.model.max_length
+    if bench.packs:
+        packs = pack_sizes(lengths, max_length=longest, batch_tokens=budget)
+        return make_grid(lengths, budget, shard_rows, packs=packs)
     shapes = choose_grid(
         lengths,
-        max_length=model.max_length,
-        max_shapes=MAX_SHAPES[device] if most == "auto" else most,
+        max_length=longest,
+        max_shapes=MAX_SHAPES[bench.device] if most == "auto" else most,
         batch_tokens=budget,
-        multiple=LENGTH_MULTIPLE[device],
+        multiple=LENGTH_MULTIPLE[bench.device],
     )
-    return make_grid(shapes, budget, lengths, padding_share(lengths, shapes, shard_rows))
+    return make_grid(lengths, budget, shard_rows, shapes=shapes)
 
 
 def _choose_on_cpu(bench: Bench) -> tuple[Road, Trial]:
@@ -112,4 +119,10 @@ def _choose_on_cpu(bench: Bench) -> tuple[Road, Trial]:
 
 
 def _road(precision: Precision, reason: str, trial: Trial) -> Road:
-    return Road(device="cpu", precision=precision, reason=reason, tokens_per_s=trial.tokens_per_s)
+    return Road(
+        device="cpu",
+        precision=precision,
+        layout=trial.forward.layout,
+        reason=reason,
+        tokens_per_s=trial.tokens_per_s,
+    )

@@ -9,7 +9,7 @@ approximation of curves by line segments using dynamic programming").
 import numpy as np
 import numpy.typing as npt
 
-from headrace.schemas.plan import Shape, ShapeGrid
+from headrace.schemas.plan import Shape
 
 # Tail batches have an eighth of a full batch's rows, or a quarter, or half.
 LADDER = (1, 2, 4, 8)
@@ -81,16 +81,3 @@ def _trace(values: Lengths, cuts: Lengths) -> list[int]:
         if end < 0:
             break
     return chosen
-
-
-def make_grid(
-    shapes: tuple[Shape, ...], batch_tokens: int, lengths: Lengths, padding_share: float
-) -> ShapeGrid:
-    """Wrap the shapes with what the sample says of them."""
-    return ShapeGrid(
-        shapes=shapes,
-        batch_tokens=batch_tokens,
-        sample_rows=int(lengths.size),
-        sample_tokens=int(lengths.sum()),
-        padding_share=padding_share,
-    )

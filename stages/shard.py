@@ -11,11 +11,11 @@ import pyarrow as pa
 from headrace.schemas import layout
 from headrace.schemas.plan import Shard
 from headrace.schemas.report import PartFile, Rows, ShardReport
-from headrace.stages.batch import make_batches
 from headrace.stages.commit import commit
 from headrace.stages.compute import Computed, compute
 from headrace.stages.encode import encode
 from headrace.stages.faults import list_faults
+from headrace.stages.grid import batches_of
 from headrace.stages.handover import put
 from headrace.stages.ledger import Account
 from headrace.stages.read import read_slices, stored_bytes
@@ -60,7 +60,7 @@ def _journey(shard: Shard, attempt: int, place: Workplace, account: Account) -> 
     with spans("read_s"):
         table = read_slices(place.source, shard.slices, place.read_columns)
     prepared = place.texts.prepare(table, shard.slices, spans)
-    batches = list(make_batches(prepared.rows, prepared.ragged.lengths, place.header.grid.shapes))
+    batches = list(batches_of(place.header.grid, prepared.rows, prepared.ragged.lengths))
     with spans("h2d_s"):
         ragged = put(prepared.ragged, place.forward.device)
     computed, spans.seconds["wait_s"] = place.device.run_for(

@@ -10,11 +10,16 @@ import torch
 
 from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job, Precision
-from headrace.stages.batch import Batch
-from headrace.stages.forward import Forward, fit_to_batch, model_tensor
+from headrace.schemas.plan import BatchSize, PackSize
+from headrace.stages.batch import Batch, Rows, StaticBatch
+from headrace.stages.forward import BatchResult, Forward, Runner, fit_to_batch, model_tensor
+from headrace.stages.gate import compare
+from headrace.stages.grid import full_batch
 from headrace.stages.handover import RaggedOnDevice, put
 from headrace.stages.isolate import run_batches
 from headrace.stages.model_folder import ModelFolder
+from headrace.stages.pack import exact_pack
+from headrace.stages.packed_forward import pack_forward
 from headrace.stages.ragged import ragged_of
 from headrace.stages.results import Results
 from headrace.stages.task import result_facts
@@ -30,6 +35,18 @@ Load = Callable[[Precision], torch.nn.Module]
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A sample's tokens on the device, and how many each of its rows has."""
+
+    ragged: RaggedOnDevice
+    lengths: Rows  # (S,) special tokens included
+
+    def run_full(self, runner: Runner, size: BatchSize | PackSize) -> BatchResult:
+        """Run a full batch of its rows, taken again and again."""
+        return runner.launch(self.ragged, full_batch(size, self.lengths))()
+
+
+@dataclass(frozen=True)
 class Bench:
     """Where a model is tried: the job, its model, a sample's tokens, and who loads the model."""
 
@@ -40,7 +57,21 @@ class Bench:
     load: Load
 
     def forward(self, precision: Precision) -> Forward:
-        """Load the model, and learn the result's width from one row of our own.
+        """Load the model in the layout that the job asks for.
+
+        Raises:
+            JobError: it does not compute one row of our own, or does not run in that layout.
+        """
+        padded = self.padded(precision)
+        return pack_forward(padded) if self.packs else padded
+
+    @property
+    def packs(self) -> bool:
+        """Whether the job asks for packs."""
+        return self.job.model.road == "packed"
+
+    def padded(self, precision: Precision) -> Forward:
+        """Load the model for padded rows, and learn the result's width from one row of our own.
 
         Raises:
             JobError: it does not compute that row.
@@ -62,10 +93,12 @@ class Bench:
         facts = result_facts(self.job, self.model, int(tensor.shape[-1]))
         return Forward(module, self.device, facts, pad_id(self.model))
 
-    def ragged(self) -> RaggedOnDevice:
-        """The sample's tokens, on the device."""
-        rows, longest = self.probe.lengths.size, int(self.probe.lengths.max())
-        return put(ragged_of(self.probe, np.ones(rows, np.bool_), longest), self.device)
+    def sample(self) -> Sample:
+        """Put the sample's tokens on the device."""
+        lengths = self.probe.lengths
+        present = np.ones(lengths.size, np.bool_)
+        ragged = ragged_of(self.probe, present, int(lengths.max()))
+        return Sample(put(ragged, self.device), lengths)
 
     def try_out(self, forward: Forward) -> "Trial":
         """Run up to 64 rows, spread over the sample's lengths, a few times; the best time counts.
@@ -77,17 +110,22 @@ class Bench:
         """
         order = np.argsort(self.probe.lengths, kind="stable")
         rows = order[np.unique(np.linspace(0, order.size - 1, GATE_ROWS).round().astype(int))]
-        batches = [
-            Batch(part, part.size, max(1, int(self.probe.lengths[part].max())))
-            for part in np.array_split(rows, min(rows.size, TRIAL_BATCHES))
-        ]
-        ragged, best = self.ragged(), 0.0
+        parts = np.array_split(rows, min(rows.size, TRIAL_BATCHES))
+        batches = [_exact(forward, part, self.probe.lengths[part]) for part in parts]
+        ragged, best = self.sample().ragged, 0.0
         for _ in range(TRIALS + 1):  # the first one warms up
             results = Results(self.probe.lengths.size, forward.facts)
             start = time.perf_counter()
             outcome = run_batches(batches, partial(forward.launch, ragged), results.place)
             best = max(best, outcome.padded_tokens / (time.perf_counter() - start))
         return Trial(forward, best, results)
+
+
+def _exact(forward: Forward, rows: Rows, counts: Rows) -> StaticBatch:
+    """Batch rows (R,) of so many tokens (R,) with as little room as they need."""
+    if forward.layout == "packed":
+        return exact_pack(rows, counts)
+    return Batch(rows, rows.size, max(1, int(counts.max())))
 
 
 @dataclass(frozen=True)
@@ -97,6 +135,28 @@ class Trial:
     forward: Forward
     tokens_per_s: float  # padding included
     results: Results
+
+
+def compare_layouts(bench: Bench) -> str:
+    """Hold packed results against those of transformers' padded rows, in one precision.
+
+    Returns:
+        The measure in words.
+
+    Raises:
+        JobError: they differ, or the model can't run packed.
+    """
+    wanted = bench.job.model.precision
+    padded = bench.padded("fp32" if wanted == "auto" else wanted)
+    trials = [bench.try_out(forward).results for forward in (padded, pack_forward(padded))]
+    passed, measure = compare(*trials, other="transformers")
+    if not passed:
+        msg = (
+            f"model.road: expected packed rows to give what transformers gives, got {measure}. "
+            "Choose model.road: bucketed."
+        )
+        raise JobError(msg)
+    return measure
 
 
 def pad_id(model: ModelFolder) -> int:

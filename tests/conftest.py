@@ -135,6 +135,35 @@ def tiny_encoder():
 
 
 @pytest.fixture(scope="session")
+def tiny_bert():
+    """Make a BERT over WORDS with random weights; `change` is done to its hidden states."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    class Changed(BertModel):
+        def forward(self, **given):
+            output = super().forward(**given)
+            output.last_hidden_state = self.change(output.last_hidden_state)
+            return output
+
+    def make(change=lambda hidden: hidden):
+        torch.manual_seed(0)
+        config = BertConfig(
+            vocab_size=len(WORDS),
+            max_position_embeddings=16,
+            hidden_size=64,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+        )
+        module = Changed(config).eval()
+        module.change = change
+        return module
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def make_resolved():
     """Stand in for what a worker resolves for the tiny model."""
     from headrace.schemas.plan import Resolved, ResultFacts, Road, Shape, ShapeGrid

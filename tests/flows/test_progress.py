@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from headrace.flows import progress as module
-from headrace.flows.progress import LINE_EVERY_S, Progress
-from headrace.schemas.plan import Shard, Slice
+from headrace.flows.progress import LINE_EVERY_S, Progress, sizes_line
+from headrace.schemas.plan import PackSize, Shard, Slice
 from headrace.schemas.report import Price
 
 SHARD = Shard(0, "1f3a9c07", (Slice("a", 0, 0, 1_000),))
@@ -33,6 +33,13 @@ def console():
 
 def lines(console):
     return console.file.getvalue().splitlines()
+
+
+def test_a_grid_is_named_in_a_few_words(make_resolved):
+    grid = make_resolved().grid
+    assert sizes_line(grid) == "2 lengths up to 16"
+    packs = {"shapes": (), "packs": (PackSize(tokens=1_024, rows=9), PackSize(tokens=512, rows=4))}
+    assert sizes_line(grid.model_copy(update=packs)) == "packs of 1,024 tokens"
 
 
 def priced(make_report, cost, currency="USD"):

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from headrace.flows.show_plan import preview_view
-from headrace.schemas.plan import MemoryFit
+from headrace.schemas.plan import MemoryFit, PackSize
 from headrace.schemas.preview import Preview
 
 
@@ -61,6 +61,16 @@ def test_a_preview_says_that_nothing_was_run_and_what_is_estimated(preview):
         assert piece in text
 
 
+def test_a_preview_of_packs_names_their_sizes(preview, make_resolved):
+    grid = make_resolved().grid.model_copy(
+        update={"shapes": (), "packs": (PackSize(tokens=65_536, rows=3_000),)}
+    )
+    road = make_resolved().road.model_copy(update={"layout": "packed"})
+    text = text_of(preview_view, preview(grid=grid, road=road))
+    assert "cpu, fp32, packed, eager: as the test says" in text
+    assert "packs of tokens (of rows at most): 65,536 (3,000)" in text
+
+
 def test_a_preview_warns_where_memory_is_short(preview):
     assert "DOES NOT FIT" in text_of(preview_view, preview(free_memory_bytes=2**20))
 
@@ -106,7 +116,7 @@ def test_a_preview_of_a_gpu_s_road_tells_it(preview):
     )
     text = text_of(preview_view, preview(road=road, gpu_memory=memory))
     for piece in (
-        "cuda, fp32, graphs: as the test says",
+        "cuda, fp32, bucketed, graphs: as the test says",
         "read by cudf, tokenized by cudf: the tokens are alike",
         "4,690 MiB (weights 90 + the largest batch 1,000 + cuDF's pool 2,000 + its readers 1,100 ",
         "80,000 MiB free",

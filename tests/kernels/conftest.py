@@ -19,6 +19,12 @@ TOLERANCE = {
 }
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    """Two test processes with a thread a core each would mostly wait for each other."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture
 def same():
     """Compare by the table."""

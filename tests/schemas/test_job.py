@@ -58,6 +58,8 @@ def test_a_job_is_frozen(make_job):
         {"output__prefix": None},
         {"model__options": {"a": 1}},
         {"model__factory": "no-colon"},
+        {"model__road": "graphs"},
+        {"model__factory": "mine:build", "model__road": "packed"},
         {"preprocess": ["strp"]},
         {"preprocess": "strip"},
         {"model__task": "classify", "model__prompt": "query"},

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from headrace.schemas import layout
 from headrace.schemas.job import Job
@@ -23,6 +24,12 @@ from headrace.stages.shard import process_shard
 from headrace.stages.store import file_sha256, own_tmp, read_json
 from headrace.stages.survey import survey
 from headrace.stages.workplace import Workplace
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    """Two test processes with a thread a core each would mostly wait for each other."""
+    torch.set_num_threads(1)
 
 
 @dataclasses.dataclass

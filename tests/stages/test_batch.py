@@ -1,11 +1,9 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.schemas.plan import Shape
-from headrace.stages.batch import Batch, make_batches, padding_share
-from headrace.stages.shapes import choose_grid
+from headrace.schemas.plan import BatchSize, Shape
+from headrace.stages.batch import Batch, make_batches
 
 SHAPES = (
     Shape(length=4, rows=(16, 8, 4, 2)),
@@ -93,22 +91,7 @@ def test_a_batch_names_and_counts_its_shape():
     assert batch.padded_tokens == 64
 
 
-def test_padding_share_is_that_of_a_whole_shard():
-    lengths = np.array([4, 4, 10, 10], np.int64)
-    assert padding_share(lengths, SHAPES, 32) == pytest.approx(
-        1 - (16 * 4 + 16 * 10) / sum(b.padded_tokens for b in batches([4] * 16 + [10] * 16))
-    )
-    assert padding_share(np.array([4], np.int64), SHAPES, 16) == 0.0
-    assert padding_share(np.array([2], np.int64), SHAPES, 16) == 0.5
-
-
-def test_padding_share_of_nothing_is_nothing():
-    assert padding_share(np.array([], np.int64), SHAPES, 100) == 0.0
-    assert padding_share(np.array([4], np.int64), SHAPES, 0) == 0.0
-
-
-def test_a_grid_of_the_sample_wastes_little_on_a_shard():
-    rng = np.random.default_rng(1)
-    lengths = np.minimum(rng.poisson(20, 5_000) + 2, 64).astype(np.int64)
-    shapes = choose_grid(lengths, max_length=64, max_shapes=12, batch_tokens=1_024, multiple=1)
-    assert padding_share(lengths, shapes, 5_000) < 0.06
+def test_some_of_a_batch_s_rows_are_a_smaller_batch():
+    part = Batch(np.array([7, 3, 9]), 4, 16).take(np.array([2, 0]))
+    assert part.rows.tolist() == [9, 7]
+    assert part.size == BatchSize(rows=2, length=16)

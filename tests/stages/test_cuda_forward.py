@@ -4,17 +4,24 @@ import torch
 from cuda_standin import LateCuda
 
 from headrace.schemas.errors import HeadraceError, JobError, ShardError
-from headrace.schemas.plan import ResultFacts, Shape
+from headrace.schemas.plan import ResultFacts, Shape, ShapeGrid
 from headrace.stages import cuda_forward as module
-from headrace.stages.batch import Batch, make_batches
+from headrace.stages.batch import Batch
 from headrace.stages.cuda_forward import DEPTH, CudaForward
 from headrace.stages.forward import Forward
+from headrace.stages.grid import batches_of
 from headrace.stages.handover import put
 from headrace.stages.isolate import run_batches
 from headrace.stages.ragged import Ragged, Specials
 from headrace.stages.results import Results
 
-SHAPES = (Shape(length=4, rows=(8, 4, 2, 1)), Shape(length=16, rows=(4, 2, 1)))
+GRID = ShapeGrid(
+    shapes=(Shape(length=4, rows=(8, 4, 2, 1)), Shape(length=16, rows=(4, 2, 1))),
+    batch_tokens=64,
+    sample_rows=0,
+    sample_tokens=0,
+    padding_share=0.0,
+)
 EMBED = ResultFacts(task="embed", width=4, max_length=16, pooling="mean", normalize=True)
 CLASSIFY = ResultFacts(
     task="classify", width=4, top_k=2, max_length=16, pooling="mean", normalize=False
@@ -30,10 +37,10 @@ def ragged(rows=40, seed=1):
     return Ragged(ids, starts, counts, np.ones(rows, np.bool_), 16, Specials((2,), (3,)))
 
 
-def results_of(runner, tokens, shapes=SHAPES):
+def results_of(runner, tokens, grid=GRID):
     on_device = put(tokens, "cpu")
     results = Results(tokens.counts.size, runner.facts)
-    batches = make_batches(np.arange(tokens.counts.size), tokens.lengths, shapes)
+    batches = batches_of(grid, np.arange(tokens.counts.size), tokens.lengths)
     outcome = run_batches(
         batches,
         lambda batch: runner.launch(on_device, batch),
@@ -62,7 +69,7 @@ def make(tiny_encoder):
         )
         runner = CudaForward(inner, cuda or LateCuda())
         if graphs:
-            runner.warm_up(SHAPES)
+            runner.warm_up(GRID.sizes)
         return inner, runner
 
     return build
@@ -168,9 +175,9 @@ def test_what_is_warmed_up_has_padding_as_what_is_captured(make):
         return encoder(input_ids, attention_mask)
 
     inner.module = forward
-    runner.warm_up(SHAPES)
+    runner.warm_up(GRID.sizes)
     assert len(seen) == len(masks) == 7
-    assert all((mask == 0).sum() == 1 for mask in seen)
+    assert all(mask.sum() == 1 < mask.numel() for mask in seen)
 
 
 def test_a_place_that_could_not_be_made_is_made_the_next_time(make, monkeypatch):
@@ -246,7 +253,7 @@ def test_an_error_is_looked_at_before_it_is_passed_on(make, monkeypatch):
     seen = []
     monkeypatch.setattr(module, "end_if_sticky", seen.append)
     _, runner = make(graphs=False)
-    monkeypatch.setattr(runner.inner, "gather", lambda *_: 1 / 0)
+    monkeypatch.setattr(runner.inner, "run", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         runner.launch(put(ragged(), "cpu"), Batch(np.arange(4), 4, 16))
     assert [type(error) for error in seen] == [ZeroDivisionError]

@@ -7,8 +7,9 @@ from headrace.schemas.errors import JobError
 from headrace.stages import cuda_road as module
 from headrace.stages.cuda_road import choose_on_cuda
 from headrace.stages.gpu_setup import reader_bytes
+from headrace.stages.grid import make_grid, pack_sizes
 from headrace.stages.model_folder import open_model_folder
-from headrace.stages.shapes import choose_grid, make_grid
+from headrace.stages.shapes import choose_grid
 from headrace.stages.text_road import TextChoice
 from headrace.stages.tokenize import load_tokenizer, tokenize
 from headrace.stages.trial import Bench
@@ -39,10 +40,13 @@ def choose(make_job, tiny_model, tiny_encoder, monkeypatch):
         bench = Bench(job, model, probe, "cpu", load or (lambda _: tiny_encoder()))
 
         def grid_of(tokens):
+            if bench.packs:
+                packs = pack_sizes(probe.lengths, max_length=16, batch_tokens=tokens)
+                return make_grid(probe.lengths, tokens, 100, packs=packs)
             shapes = choose_grid(
                 probe.lengths, max_length=16, max_shapes=3, batch_tokens=tokens, multiple=8
             )
-            return make_grid(shapes, tokens, probe.lengths, 0.1)
+            return make_grid(probe.lengths, tokens, 100, shapes=shapes)
 
         return choose_on_cuda(bench, grid_of, budget, text or TextChoice(), cuda or LateCuda())
 
@@ -229,7 +233,19 @@ def test_graphs_that_do_not_fit_are_said(choose):
     assert (road.execution, "they do not fit" in road.reason) == ("eager", True)
 
 
-def test_the_shape_of_most_tokens_is_tried(choose):
-    grid = choose().grid
-    tokens = [shape.rows[0] * shape.length for shape in grid.shapes]
-    assert module._largest(grid) == grid.shapes[tokens.index(max(tokens))]
+def test_packs_run_as_graphs(choose, tiny_bert):
+    found = choose(load=lambda _: tiny_bert(), model__road="packed", model__precision="fp32")
+    assert (found.road.layout, found.road.execution) == ("packed", "graphs")
+    assert [pack.tokens for pack in found.grid.packs] == [64, 32, 16, 8]
+    assert found.road.tokens_per_s > 0
+
+
+def test_packs_shrink_until_they_fit_and_hold_one_row_at_least(choose, tiny_bert):
+    asked = {"load": lambda _: tiny_bert(), "model__road": "packed", "model__precision": "fp32"}
+    cuda = Measured(bytes_a_row=1_000)
+    whole = choose(cuda, **asked)
+    smaller = choose(Measured(fails_above=cuda.rows[0] // 2), **asked)
+    assert smaller.grid.packs[0].tokens == whole.grid.packs[0].tokens // 2
+    assert "batches of 32 tokens, since 64 do not fit" in smaller.road.reason
+    with pytest.raises(JobError, match="expected one row of 16 tokens to fit on the GPU"):
+        choose(Measured(fails_above=0), **asked)

@@ -276,3 +276,51 @@ def test_a_model_of_the_wrong_rank_is_the_job_s_fault(ask, tiny_encoder):
 def test_a_model_that_fails_on_every_row_of_the_input_stops_the_run(ask, tiny_encoder):
     with pytest.raises(HeadraceError, match="64"):
         ask(lambda _: tiny_encoder(), texts=["boom"] * 100, model__precision="fp32")
+
+
+PACKED = {"model__road": "packed", "model__precision": "fp32", "compute__batch_tokens": 64}
+
+
+def test_packs_are_held_against_transformers_padded_rows(ask, tiny_bert):
+    found = ask(lambda _: tiny_bert(), **PACKED)
+    assert found.grid.shapes == ()
+    assert [pack.tokens for pack in found.grid.packs] == [64, 32, 16, 8]
+    assert found.grid.padding_share < 0.1
+    assert found.road.layout == "packed"
+    assert found.road.reason == "as the job says; packed: cosine 1.00000 to transformers"
+    assert found.facts.width == 64
+
+
+@pytest.mark.usefixtures("native_bf16")
+def test_packs_have_their_precision_chosen_too(ask, tiny_bert):
+    loaded = []
+
+    def load(precision):
+        loaded.append(precision)
+        return tiny_bert().to(torch.bfloat16 if precision == "bf16" else torch.float32)
+
+    road = ask(load, **PACKED | {"model__precision": "auto"}).road
+    assert loaded == ["fp32", "fp32", "bf16"]
+    assert road.layout == "packed"
+    assert road.reason.endswith("; packed: cosine 1.00000 to transformers")
+
+
+def test_packs_that_give_something_else_are_refused(ask, tiny_bert):
+    def load(_precision):
+        return tiny_bert(lambda hidden: hidden.roll(1, dims=-1))
+
+    with pytest.raises(JobError, match=r"model\.road: expected packed rows to give what .* cosine"):
+        ask(load, **PACKED)
+    assert ask(load, **PACKED | {"model__road": "auto"}).road.layout == "bucketed"
+
+
+def test_a_model_of_another_family_is_not_packed(ask, tiny_encoder):
+    with pytest.raises(JobError, match=r"model\.road: expected a model of BERT's family"):
+        ask(lambda _: tiny_encoder(), **PACKED)
+
+
+@pytest.mark.parametrize(("texts", "special"), [([], True), ([None], True), (["", ""], False)])
+def test_packs_of_nothing_are_resolved_too(ask, tiny_bert, write_model, tmp_path, texts, special):
+    folder = write_model(tmp_path / "m", special=special)
+    found = ask(lambda _: tiny_bert(), texts=texts, folder=folder, **PACKED)
+    assert (found.facts.width, found.grid.sample_tokens) == (64, 0)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.stages.shapes import MAX_DISTINCT, choose_grid, make_grid
+from headrace.stages.shapes import MAX_DISTINCT, choose_grid
 
 
 def grid(lengths, *, max_length=64, max_shapes=4, batch_tokens=256, multiple=1):
@@ -130,10 +130,3 @@ def test_thousands_of_lengths_still_give_a_near_best_grid(max_shapes):
     points = np.quantile(lengths, np.linspace(0, 1, max_shapes + 1)[1:-1]).astype(np.int64)
     assert mine < 1.01 * coarse
     assert mine < 0.95 * waste([*np.unique(points), 8_192])
-
-
-def test_the_grid_carries_what_the_sample_says():
-    lengths = np.array([3, 5], np.int64)
-    found = make_grid(grid(lengths), 256, lengths, 0.125)
-    assert (found.sample_rows, found.sample_tokens, found.batch_tokens) == (2, 8, 256)
-    assert found.padding_share == 0.125

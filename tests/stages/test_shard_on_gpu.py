@@ -77,7 +77,7 @@ def places(tmp_path, run_over, minilm, monkeypatch):
         place = dataclasses.replace(place, forward=inner)
         if gpu:
             runner = CudaForward(inner, LateCuda())
-            runner.warm_up(GRID)
+            runner.warm_up(grid.sizes)
             wordpiece = WordPiece(read_spec(model.path))
             texts = DeviceTexts(host, place.source, wordpiece, "cudf", "cpu")
             place = dataclasses.replace(place, forward=runner, texts=texts)
