@@ -19,6 +19,7 @@ from gpu_check_run import Done, flop_per_token, run_job
 
 from headrace.stages.cuda import Cuda
 from headrace.stages.gpu_setup import prepare_environment
+from headrace.stages.resolve import BATCH_TOKENS
 
 PACKAGES = ("torch", "triton", "cupy-cuda13x", "cudf-cu13", "dask-cuda", "distributed", "prefect")
 MIN_COSINE = 0.999
@@ -157,6 +158,23 @@ def graphs(kit: Kit) -> Lines:
     yield from compare_graphs(kit.pack / "model", kit.device, Cuda(), SHAPES)
 
 
+def layouts(kit: Kit) -> Lines:
+    """Compare packed with bucketed with transformers, in results and speed."""
+    from gpu_check_layouts import compare_layouts
+
+    on_gpu = kit.device == "cuda"
+    yield from compare_layouts(
+        kit.pack / "model",
+        kit.rows,
+        kit.device,
+        Cuda() if on_gpu else None,
+        copies=kit.copies,
+        batch_tokens=BATCH_TOKENS[kit.device],
+        precision="bf16" if on_gpu else "fp32",
+        rate=kit.rate,
+    )
+
+
 def kernels(kit: Kit) -> Lines:
     """Compare every Triton kernel with its reference, and time both."""
     if kit.device != "cuda":
@@ -245,6 +263,7 @@ def main() -> int:
             "tokenizer": tokenizer,
             "parity": parity,
             "end to end": end_to_end,
+            "layouts": layouts,
             "graphs": graphs,  # last: a capture that breaks off may leave the process in doubt
         }
         for name, step in steps.items():

@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+import torch
 from cuda_standin import LateCuda
 from gpu_support import install
 
@@ -18,7 +20,7 @@ KERNELS = list(ROOT.glob("kernels/*/kernel.py"))
 
 
 def run(pack, *arguments):
-    env = os.environ | {"GPU_CHECK_PACK": str(pack)}
+    env = os.environ | {"GPU_CHECK_PACK": str(pack), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [ROOT / "scripts" / "gpu_check.sh", *arguments],
         capture_output=True,
@@ -42,6 +44,12 @@ def _scripts(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """Two test processes with a thread a core each would mostly wait for each other."""
+    torch.set_num_threads(1)
+
+
 @pytest.mark.xdist_group("gpu-check")
 def test_the_pack_is_small_enough_to_be_carried(pack):
     size = sum(file.stat().st_size for file in pack.rglob("*") if file.is_file())
@@ -57,6 +65,7 @@ def test_a_rehearsal_runs_every_step_that_needs_no_gpu(pack):
         "| graphs                             | unmeasured | needs a GPU |",
         "| tokenizer                          | unmeasured |",
         "parity: bf16 against the CPU       | ok         | lowest cosine 0.999",
+        "layouts: packed, fp32              | ok         | ",
         "end to end: rows that have a result",
         "end to end: idle share of the device",
         "end to end: share of the matrix rate",
@@ -83,7 +92,8 @@ def test_where_dask_and_prefect_are_missing_it_still_runs(pack, tmp_path):
         "import sys\n"
         "for name in ('dask', 'distributed', 'prefect', 'cudf', 'dask_cuda', 'typer'):\n"
         "    sys.modules[name] = None\n"
-        "import gpu_check, gpu_check_run, gpu_check_graphs, gpu_check_kernels, gpu_check_tokens\n"
+        "import gpu_check, gpu_check_run, gpu_check_graphs, gpu_check_kernels\n"
+        "import gpu_check_layouts, gpu_check_tokens\n"
     )
     env = os.environ | {"PYTHONPATH": f"{ROOT}/src:{ROOT}/scripts"}
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=120)
@@ -97,6 +107,23 @@ def test_graphs_are_compared_shape_by_shape(minilm):
     assert [name for name, _, _ in lines] == ["captured", "4 x 8", "2 x 16"]
     assert all(holds for _, holds, _ in lines)
     assert lines[0][2].startswith("3 of 3 shapes")
+
+
+@pytest.mark.xdist_group("gpu-check")
+def test_packed_is_compared_with_bucketed_and_with_transformers(pack, tmp_path):
+    from gpu_check_layouts import compare_layouts
+
+    few = tmp_path / "few.parquet"
+    pq.write_table(pq.read_table(pack / "rows.parquet").slice(0, 12), few)
+    known = {"copies": 2, "batch_tokens": 128, "precision": "fp32", "rate": None}
+    lines = list(compare_layouts(pack / "model", few, "cpu", LateCuda(), **known))
+    assert [name for name, _, _ in lines] == [
+        "transformers, SDPA, fp32",
+        "bucketed, fp32",
+        "packed, fp32",
+    ]
+    assert all(holds for _, holds, _ in lines)
+    assert "1.00x transformers" in lines[0][2]
 
 
 def test_kernels_are_compared_one_by_one(monkeypatch):
