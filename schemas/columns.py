@@ -35,7 +35,7 @@ def added_columns(job: Job, *, multi_label: bool) -> AddedColumns:
 
 def _results(job: Job, *, multi_label: bool) -> tuple[str, ...]:
     if job.model.task == "embed":
-        return ("embedding",)
+        return ("embedding", "embedding_scale") if job.output.dtype == "int8" else ("embedding",)
     if multi_label:
         return ("labels",)
     several = job.model.top_k is not None and job.model.top_k > 1

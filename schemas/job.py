@@ -13,7 +13,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 Pooling = Literal["mean", "cls", "last", "max"]
 Task = Literal["embed", "classify"]
 InputFormat = Literal["parquet", "csv", "jsonl", "arrow"]
-VectorDtype = Literal["float32", "float16"]
+VectorDtype = Literal["float32", "float16", "int8", "binary"]
 
 
 def _yaml_null(value: object) -> object:
@@ -157,7 +157,8 @@ class OutputSpec(Section):
     """What is written.
 
     `columns`: the input columns to keep; null keeps every one. `prefix`: put before the name of
-    each column that headrace adds. `dtype`: of a vector's values.
+    each column that headrace adds. `dtype`: of a vector's values; int8 has a scale a row beside
+    it, binary one bit a value.
     """
 
     path: str = Field(min_length=1)

@@ -16,7 +16,8 @@ Activation = Literal["softmax", "sigmoid"]
 FrameRoad = Literal["arrow", "cudf"]
 BatchLayout = Literal["bucketed", "packed"]
 
-VALUE_BYTES: dict[VectorDtype, int] = {"float32": 4, "float16": 2}
+VALUE_BYTES: dict[VectorDtype, int] = {"float32": 4, "float16": 2, "int8": 1, "binary": 1}
+SCALE_BYTES = 4  # a float32
 CLASS_BYTES = 12  # a float32 probability and an int64 class
 
 
@@ -143,7 +144,7 @@ class ResultFacts(Value):
     """
 
     task: Task
-    width: int  # values of a vector as it is written, or how many classes
+    width: int  # values of a vector, or how many classes
     dtype: VectorDtype = "float32"  # of a vector's values; scores are float32
     truncate_dim: int | None = None  # how many of the pooled values are kept; None: all
     labels: tuple[str, ...] = ()
@@ -155,10 +156,16 @@ class ResultFacts(Value):
     normalize: bool
 
     @property
+    def stored_width(self) -> int:
+        """Numbers of a vector as it is written: binary has eight values a byte."""
+        return -(-self.width // 8) if self.dtype == "binary" else self.width
+
+    @property
     def row_bytes(self) -> int:
         """What a row's result takes in memory while its shard is computed."""
         if self.task == "embed":
-            return self.width * VALUE_BYTES[self.dtype]
+            scale = SCALE_BYTES if self.dtype == "int8" else 0
+            return self.stored_width * VALUE_BYTES[self.dtype] + scale
         return self.top_k * CLASS_BYTES
 
 

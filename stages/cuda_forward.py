@@ -10,7 +10,7 @@ from headrace.schemas.errors import HeadraceError
 from headrace.schemas.plan import BatchSize, PackSize, ResultFacts
 from headrace.stages.batch import StaticBatch
 from headrace.stages.cuda import Cuda, Event
-from headrace.stages.forward import BatchResult, Forward, Outputs
+from headrace.stages.forward import BatchResult, Forward, Outputs, batch_result
 from headrace.stages.grid import blank_batch, blank_tokens
 from headrace.stages.handover import RaggedOnDevice
 from headrace.stages.isolate import is_out_of_memory
@@ -33,15 +33,15 @@ class _Graph:
 class _Slot:
     """Where one batch's results wait: on the device for the copy, on the host to be placed."""
 
-    device: list[torch.Tensor] = field(default_factory=list)
-    host: list[torch.Tensor] = field(default_factory=list)
+    device: dict[str, torch.Tensor] = field(default_factory=dict)  # by the names of `Outputs`
+    host: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def fit(self, outputs: Outputs, cuda: Cuda) -> None:
         """Make room for as many rows as a batch has."""
-        tensors = _present(outputs)
-        if not self.device or self.device[0].shape[0] < tensors[0].shape[0]:
-            device = [cuda.empty(tensor.shape, tensor.dtype) for tensor in tensors]
-            host = [cuda.pinned(tensor.shape, tensor.dtype) for tensor in tensors]
+        if not self.device or self.device["values"].shape[0] < outputs.values.shape[0]:
+            tensors = outputs.present().items()
+            device = {name: cuda.empty(one.shape, one.dtype) for name, one in tensors}
+            host = {name: cuda.pinned(one.shape, one.dtype) for name, one in tensors}
             self.device, self.host = device, host
 
 
@@ -130,15 +130,12 @@ class CudaForward:
                 )
                 slot.fit(outputs, self.cuda)
                 # The next replay may overwrite the graph's own memory before it is copied out.
-                for kept, output in zip(slot.device, _present(outputs), strict=True):
-                    kept[: batch.height].copy_(output)
+                for name, output in outputs.present().items():
+                    slot.device[name][: batch.height].copy_(output)
                 computed = self.cuda.mark()
                 real = batch.rows.size
                 done = self.cuda.copy_out(
-                    [
-                        (there[:real], here[:real])
-                        for there, here in zip(slot.host, slot.device, strict=True)
-                    ]
+                    [(slot.host[name][:real], one[:real]) for name, one in slot.device.items()]
                 )
         except BaseException as error:
             end_if_sticky(error)
@@ -167,9 +164,4 @@ class CudaForward:
             raise
         self.spans.seconds["forward_s"] += self.cuda.seconds(begun, computed)
         self.spans.seconds["d2h_s"] += self.cuda.seconds(computed, done)
-        values, *classes, finite = (tensor[:rows].numpy() for tensor in slot.host)
-        return BatchResult(values, classes[0] if classes else None, finite)
-
-
-def _present(outputs: Outputs) -> list[torch.Tensor]:
-    return [tensor for tensor in outputs if tensor is not None]
+        return batch_result({name: tensor[:rows] for name, tensor in slot.host.items()})

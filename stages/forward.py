@@ -24,10 +24,21 @@ HIDDEN_RANK = 3
 class BatchResult:
     """What one batch gave, on the host, in the order of the batch's rows (R of them)."""
 
-    # embed: (R, W) float32 or float16; classify: (R, k) float32 probabilities
-    values: npt.NDArray[np.float32 | np.float16]
+    # embed: (R, W) as `Vectors` (kernels/pool_normalize); classify: (R, k) float32 probabilities
+    values: npt.NDArray[Any]
     classes: npt.NDArray[np.int64] | None  # classify: (R, k)
     finite: npt.NDArray[np.bool_]  # (R,)
+    scales: npt.NDArray[np.float32] | None = None  # of int8 vectors: (R,)
+
+    def where_finite(self) -> "BatchResult":
+        """Leave the other rows out."""
+        keep = self.finite
+        return BatchResult(
+            self.values[keep],
+            None if self.classes is None else self.classes[keep],
+            keep[keep],
+            None if self.scales is None else self.scales[keep],
+        )
 
 
 class Outputs(NamedTuple):
@@ -36,6 +47,11 @@ class Outputs(NamedTuple):
     values: torch.Tensor
     classes: torch.Tensor | None
     finite: torch.Tensor
+    scales: torch.Tensor | None = None
+
+    def present(self) -> dict[str, torch.Tensor]:
+        """Those that there are, by name."""
+        return {name: one for name, one in self._asdict().items() if one is not None}
 
 
 class Runner(Protocol):
@@ -109,7 +125,7 @@ class Forward:
             )
         else:
             made = normalize_rows(tensor.float()[:, :width], enabled=normalize, dtype=dtype)
-        return Outputs(made.values, None, made.finite)
+        return Outputs(made.values, None, made.finite, made.scales)
 
 
 def scores(logits_bc: torch.Tensor, facts: ResultFacts) -> Outputs:
@@ -119,10 +135,17 @@ def scores(logits_bc: torch.Tensor, facts: ResultFacts) -> Outputs:
 
 def on_host(outputs: Outputs, rows: int) -> BatchResult:
     """Copy the results of the first rows, which are real, to the host, and wait for them."""
+    return batch_result({name: one[:rows].cpu() for name, one in outputs.present().items()})
+
+
+def batch_result(tensors: Mapping[str, torch.Tensor]) -> BatchResult:
+    """See results that are on the host, by the names of `Outputs`, as arrays."""
+    classes, scales = tensors.get("classes"), tensors.get("scales")
     return BatchResult(
-        outputs.values[:rows].cpu().numpy(),
-        None if outputs.classes is None else outputs.classes[:rows].cpu().numpy(),
-        outputs.finite[:rows].cpu().numpy(),
+        tensors["values"].numpy(),
+        None if classes is None else classes.numpy(),
+        tensors["finite"].numpy(),
+        None if scales is None else scales.numpy(),
     )
 
 

@@ -125,8 +125,7 @@ def _keep_finite(
     """Place the finite rows. The others run again without them: one row may spoil a batch."""
     finite = result.finite
     if finite.any():
-        classes = None if result.classes is None else result.classes[finite]
-        place(batch.rows[finite], BatchResult(result.values[finite], classes, finite[finite]))
+        place(batch.rows[finite], result.where_finite())
         outcome.good += int(finite.sum())
     bad = batch.rows[~finite]
     if bad.size == 0:

@@ -87,7 +87,7 @@ class PackedForward(Forward):
             normalize=self.facts.normalize,
             dtype=self.facts.dtype,
         )
-        return Outputs(made.values, None, made.finite)
+        return Outputs(made.values, None, made.finite, made.scales)
 
 
 def pack_forward(padded: Forward) -> PackedForward:

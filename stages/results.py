@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +18,17 @@ LIST_VALUE = "element"  # what Parquet's standard calls a list's values
 class Results:
     """Takes batches' results in any order and gives Arrow columns in the shard's order.
 
-    `values` (N, W) float32 or float16 or (N, k) float32, `classes` (N, k) int64 for a classifier,
-    and `valid` (N,) bool: which rows have a result.
+    `values` (N, W) as written or (N, k) float32, `scales` (N,) float32 of int8 vectors, `classes`
+    (N, k) int64 for a classifier, and `valid` (N,) bool: which rows have a result.
     """
 
     def __init__(self, rows: int, facts: ResultFacts) -> None:
         """Make room for `rows` results; what is never placed stays zero, and null in Arrow."""
         self.facts = facts
-        width = facts.width if facts.task == "embed" else facts.top_k
-        self.values: npt.NDArray[np.float32 | np.float16] = np.zeros((rows, width), facts.dtype)
+        width = facts.stored_width if facts.task == "embed" else facts.top_k
+        dtype = "uint8" if facts.dtype == "binary" else facts.dtype
+        self.values: npt.NDArray[Any] = np.zeros((rows, width), dtype)
+        self.scales = np.zeros(rows, np.float32)
         self.classes = np.zeros((rows, width), np.int64)
         self.valid = np.zeros(rows, np.bool_)
 
@@ -34,21 +37,27 @@ class Results:
         self.values[rows] = result.values
         if result.classes is not None:
             self.classes[rows] = result.classes
+        if result.scales is not None:
+            self.scales[rows] = result.scales
         self.valid[rows] = True
 
     def reaching(self, threshold: float) -> npt.NDArray[np.bool_]:
         """Say which scores (N, k) reach a threshold, both as float32."""
-        return self.values >= np.float32(threshold)
+        reached: npt.NDArray[np.bool_] = self.values >= np.float32(threshold)
+        return reached
 
     def columns(self) -> tuple[pa.Array, ...]:
         """The result columns, in the order of `AddedColumns.results` (schemas/columns.py).
 
-        embed: the vector. One label a row: label, score, and the best classes where more than one
-        is asked for. Multi-label: the labels that reach the threshold.
+        embed: the vector, and in int8 its scale. One label a row: label, score, and the best
+        classes where more than one is asked for. Multi-label: the labels that reach the threshold.
         """
         missing = ~self.valid
         if self.facts.task == "embed":
-            return (self._vectors(missing),)
+            vectors = self._vectors(missing)
+            if self.facts.dtype != "int8":
+                return (vectors,)
+            return vectors, pa.array(self.scales, mask=missing)
         names = pa.array(self.facts.labels, pa.string())
         if self.facts.threshold is not None:
             return (self._lists(names, self.reaching(self.facts.threshold), missing),)
@@ -61,7 +70,7 @@ class Results:
 
     def _vectors(self, missing: npt.NDArray[np.bool_]) -> pa.Array:
         flat = pa.array(self.values.reshape(-1))
-        kind = pa.list_(pa.field(LIST_VALUE, flat.type), self.facts.width)
+        kind = pa.list_(pa.field(LIST_VALUE, flat.type), self.facts.stored_width)
         return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=pa.array(missing))
 
     def _lists(

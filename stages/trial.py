@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -103,7 +103,8 @@ class Bench:
     def try_out(self, forward: Forward) -> "Trial":
         """Run up to 64 rows, spread over the sample's lengths, a few times; the best time counts.
 
-        Rows that can't be computed are isolated here as in a shard.
+        Rows that can't be computed are isolated here as in a shard. Vectors come in float32,
+        whatever the job writes: bits and whole numbers are too coarse to judge a precision by.
 
         Raises:
             ShardError: the fault is not in the rows.
@@ -113,10 +114,11 @@ class Bench:
         parts = np.array_split(rows, min(rows.size, TRIAL_BATCHES))
         batches = [_exact(forward, part, self.probe.lengths[part]) for part in parts]
         ragged, best = self.sample().ragged, 0.0
+        judged = replace(forward, facts=forward.facts.model_copy(update={"dtype": "float32"}))
         for _ in range(TRIALS + 1):  # the first one warms up
-            results = Results(self.probe.lengths.size, forward.facts)
+            results = Results(self.probe.lengths.size, judged.facts)
             start = time.perf_counter()
-            outcome = run_batches(batches, partial(forward.launch, ragged), results.place)
+            outcome = run_batches(batches, partial(judged.launch, ragged), results.place)
             best = max(best, outcome.padded_tokens / (time.perf_counter() - start))
         return Trial(forward, best, results)
 

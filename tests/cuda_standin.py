@@ -10,7 +10,7 @@ from itertools import count
 
 import torch
 
-GARBAGE = {torch.int64: -7, torch.bool: False}
+GARBAGE = {torch.int64: -7, torch.bool: False, torch.int8: -7, torch.uint8: 7}
 
 
 @dataclass

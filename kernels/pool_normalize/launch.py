@@ -4,13 +4,13 @@ import torch
 
 from headrace.kernels.choice import takes_triton
 from headrace.kernels.pool_normalize import reference
-from headrace.kernels.pool_normalize.reference import VectorForm, Vectors
-from headrace.schemas.job import Pooling
+from headrace.kernels.pool_normalize.reference import Vectors
+from headrace.schemas.job import Pooling, VectorDtype
 
 MOST_WIDTH = 8_192
 NUMBERS: dict[Pooling, int] = {"mean": 0, "cls": 1, "last": 2, "max": 3}
-FORMS: dict[VectorForm, int] = {"float32": 0, "float16": 0, "int8": 1, "binary": 2}
-DTYPES: dict[VectorForm, torch.dtype] = {
+FORMS: dict[VectorDtype, int] = {"float32": 0, "float16": 0, "int8": 1, "binary": 2}
+DTYPES: dict[VectorDtype, torch.dtype] = {
     "float32": torch.float32,
     "float16": torch.float16,
     "int8": torch.int8,
@@ -26,7 +26,7 @@ def pool_normalize(
     width: int,
     *,
     normalize: bool,
-    dtype: VectorForm = "float32",
+    dtype: VectorDtype = "float32",
 ) -> Vectors:
     """Pool each row's tokens, cut the vector, scale it to length 1, write it in a dtype.
 
@@ -59,7 +59,7 @@ def _by_kernel(
     width: int,
     *,
     normalize: bool,
-    dtype: VectorForm,
+    dtype: VectorDtype,
 ) -> Vectors:
     from headrace.kernels.pool_normalize.kernel import pool_normalize_kernel
 
@@ -89,7 +89,7 @@ def pool_normalize_padded(
     width: int,
     *,
     normalize: bool,
-    dtype: VectorForm = "float32",
+    dtype: VectorDtype = "float32",
 ) -> Vectors:
     """Do the same to padded states (B, L, H) with a mask (B, L): 1 for tokens, which come first."""
     rows, length, size = hidden_blh.shape
@@ -104,7 +104,7 @@ def pool_normalize_padded(
 
 
 def _room(
-    rows: int, width: int, dtype: VectorForm, device: torch.device
+    rows: int, width: int, dtype: VectorDtype, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     columns = -(-width // 8) if dtype == "binary" else width
     return (

@@ -1,12 +1,11 @@
 """The readable truth of `pool_normalize`."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from headrace.schemas.job import Pooling
+from headrace.schemas.job import Pooling, VectorDtype
 
-VectorForm = Literal["float32", "float16", "int8", "binary"]
 # sentence-transformers' floors (models/Pooling.py, torch.nn.functional.normalize): a row without a
 # token or with a zero vector gives zeros, not NaN.
 MIN_COUNT = 1e-9
@@ -67,7 +66,9 @@ def pool_ragged(
     return torch.where(counts_b[:, None] > 0, pooled, 0.0)
 
 
-def normalize(vectors_bh: torch.Tensor, *, enabled: bool, dtype: VectorForm = "float32") -> Vectors:
+def normalize(
+    vectors_bh: torch.Tensor, *, enabled: bool, dtype: VectorDtype = "float32"
+) -> Vectors:
     """Scale rows (B, H) float32 to length 1 where enabled, and write them in a dtype.
 
     int8: a row's largest value becomes 127 or -127; halves are rounded up. binary: a bit says

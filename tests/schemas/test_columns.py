@@ -4,6 +4,8 @@ from headrace.schemas.columns import added_columns
 
 FORMS = [
     ({}, False, ("embedding",)),
+    ({"output__dtype": "int8"}, False, ("embedding", "embedding_scale")),
+    ({"output__dtype": "binary"}, False, ("embedding",)),
     ({"model__task": "classify"}, False, ("label", "score")),
     ({"model__task": "classify", "model__top_k": 1}, False, ("label", "score")),
     ({"model__task": "classify", "model__top_k": 2}, False, ("label", "score", "top")),

@@ -51,6 +51,8 @@ def test_a_header_survives_json(header):
     [
         ({}, 4 * 4),
         ({"dtype": "float16"}, 4 * 2),
+        ({"dtype": "int8"}, 4 + 4),
+        ({"dtype": "binary", "width": 9}, 2),
         ({"task": "classify", "top_k": 3}, 3 * 12),
     ],
     ids=str,

@@ -23,6 +23,7 @@ GRID = ShapeGrid(
     padding_share=0.0,
 )
 EMBED = ResultFacts(task="embed", width=4, max_length=16, pooling="mean", normalize=True)
+INT8, BINARY = (EMBED.model_copy(update={"dtype": dtype}) for dtype in ("int8", "binary"))
 CLASSIFY = ResultFacts(
     task="classify", width=4, top_k=2, max_length=16, pooling="mean", normalize=False
 )
@@ -75,7 +76,9 @@ def make(tiny_encoder):
     return build
 
 
-@pytest.mark.parametrize("facts", [EMBED, CLASSIFY], ids=lambda facts: facts.task)
+@pytest.mark.parametrize(
+    "facts", [EMBED, INT8, BINARY, CLASSIFY], ids=["embed", "int8", "binary", "classify"]
+)
 @pytest.mark.parametrize("graphs", [True, False])
 def test_results_are_those_of_the_plain_road(make, facts, graphs):
     inner, runner = make(facts, graphs=graphs)
@@ -86,6 +89,8 @@ def test_results_are_those_of_the_plain_road(make, facts, graphs):
     assert found.valid.all()
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.classes, expected.classes)
+    np.testing.assert_array_equal(found.scales, expected.scales)
+    assert (found.scales > 0).all() == (facts.dtype == "int8")
 
 
 def test_every_size_of_the_grid_is_captured_largest_first(make):

@@ -150,6 +150,17 @@ def test_vectors_leave_the_device_in_the_plan_s_dtype():
     assert half.values.tolist() == exact.values.astype(np.float16).tolist()
 
 
+def test_vectors_leave_the_device_as_whole_numbers_and_their_scale():
+    module = Module(lambda ids, _: ramp(ids) / 3)
+    _, exact = run(module, Batch(np.array([3, 0]), 2, 3))
+    _, whole = run(module, Batch(np.array([3, 0]), 2, 3), dtype="int8")
+    assert (whole.values.dtype, whole.scales.dtype) == (np.int8, np.float32)
+    assert whole.values.max(1).tolist() == [127, 127]
+    error = np.abs(whole.values * whole.scales[:, None] - exact.values)
+    assert (error <= whole.scales[:, None] / 2 * 1.0001).all()
+    assert exact.scales is None
+
+
 def test_a_value_that_overflows_float16_is_not_finite():
     module = Module(lambda ids, _: ramp(ids) * 100)
     batch = Batch(np.array([0, 1]), 2, 2)  # tokens 2; 4 and 6

@@ -240,16 +240,18 @@ def test_an_interrupt_passes_through():
         Bench(raises={3}, error=KeyboardInterrupt()).run()
 
 
-def test_classes_go_with_their_rows():
+def test_classes_and_scales_go_with_their_rows():
     placed = {}
 
     def launch(batch):
         classes = np.stack([batch.rows, batch.rows + 10], axis=1)
         values = np.ones((batch.rows.size, 2), np.float32)
-        return lambda: BatchResult(values, classes, batch.rows != 1)
+        scales = batch.rows.astype(np.float32)
+        return lambda: BatchResult(values, classes, batch.rows != 1, scales)
 
     def place(rows, result):
         placed.update(zip(rows.tolist(), result.classes.tolist(), strict=True))
+        assert result.scales.tolist() == rows.tolist()
 
     outcome = run_batches([Batch(np.arange(3), 3, 4)], launch, place)
     assert placed == {0: [0, 10], 2: [2, 12]}

@@ -16,10 +16,12 @@ def facts(task="embed", **changes):
     return ResultFacts(task=task, **known | changes)
 
 
-def place(results, rows, values, classes=None):
-    values = np.asarray(values, np.float32)
+def place(results, rows, values, classes=None, scales=None):
+    values = np.asarray(values, results.values.dtype)
     classes = None if classes is None else np.asarray(classes, np.int64)
-    results.place(np.asarray(rows), BatchResult(values, classes, np.ones(len(rows), np.bool_)))
+    scales = None if scales is None else np.asarray(scales, np.float32)
+    finite = np.ones(len(rows), np.bool_)
+    results.place(np.asarray(rows), BatchResult(values, classes, finite, scales))
 
 
 def test_vectors_land_on_their_rows_and_nulls_are_zero_filled():
@@ -36,11 +38,31 @@ def test_vectors_land_on_their_rows_and_nulls_are_zero_filled():
     assert column.values.null_count == 0
 
 
+def test_vectors_in_int8_have_their_scales_beside_them():
+    results = Results(3, facts(dtype="int8"))
+    place(results, [2, 0], [[127, -3], [5, -127]], scales=[0.5, 0.25])
+    vectors, scales = results.columns()
+    assert vectors.type == pa.list_(pa.field("element", pa.int8()), 2)
+    assert vectors.to_pylist() == [[5, -127], None, [127, -3]]
+    assert scales.type == pa.float32()
+    assert scales.to_pylist() == [0.25, None, 0.5]
+
+
+def test_vectors_in_bits_have_eight_values_a_byte():
+    results = Results(2, facts(dtype="binary", width=9))
+    place(results, [0], [[255, 128]])
+    (vectors,) = results.columns()
+    assert vectors.type == pa.list_(pa.field("element", pa.uint8()), 2)
+    assert vectors.to_pylist() == [[255, 128], None]
+
+
 VECTOR = pa.list_(pa.float32(), 3)
 PAIRS = pa.list_(pa.struct([("label", pa.string()), ("score", pa.float32())]))
 FORMS = {
     "embed": (facts(width=3), [VECTOR]),
     "half": (facts(width=3, dtype="float16"), [pa.list_(pa.float16(), 3)]),
+    "int8": (facts(width=3, dtype="int8"), [pa.list_(pa.int8(), 3), pa.float32()]),
+    "binary": (facts(width=9, dtype="binary"), [pa.list_(pa.uint8(), 2)]),
     "one": (facts("classify", width=3, labels=LABELS), [pa.string(), pa.float32()]),
     "best": (
         facts("classify", width=3, labels=LABELS, top_k=2),

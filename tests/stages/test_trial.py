@@ -1,3 +1,4 @@
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -8,8 +9,8 @@ from headrace.stages.trial import Bench, pad_id, weights_bytes
 
 @pytest.fixture
 def bench(make_job, tiny_model, tiny_encoder):
-    def make(texts, encoder=None):
-        job = make_job(model__path=str(tiny_model))
+    def make(texts, encoder=None, **changes):
+        job = make_job(model__path=str(tiny_model), **changes)
         model = open_model_folder(job.model)
         probe = tokenize(pa.array(texts), load_tokenizer(model), lowercase=False)
         return Bench(job, model, probe, "cpu", lambda _: encoder or tiny_encoder())
@@ -28,6 +29,15 @@ def test_a_sample_of_64_rows_is_spread_over_the_lengths(bench):
 def test_a_row_that_can_not_be_computed_is_isolated(bench):
     tried = bench(["one", "boom", "two"])
     assert tried.try_out(tried.forward("fp32")).results.valid.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "binary"])
+def test_vectors_are_judged_in_float32_whatever_is_written(bench, dtype):
+    tried = bench(["one", "two"], output__dtype=dtype)
+    trial = tried.try_out(tried.forward("fp32"))
+    assert trial.results.values.dtype == np.float32
+    assert trial.results.values.shape == (2, 4)
+    assert trial.forward.facts.dtype == dtype
 
 
 def test_the_facts_come_from_the_model(bench):

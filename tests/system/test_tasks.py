@@ -129,6 +129,31 @@ def test_short_vectors_agree_with_sentence_transformers(tmp_path, quick):
     assert quick("verify", "out").rc == 0
 
 
+def test_small_vectors_stand_for_the_large_ones(tmp_path, quick):
+    """As whole numbers and as bits; a row without a text has neither."""
+    table = demo_rows(60)
+    texts = table["text"].to_pylist()
+    texts[7] = None
+    table = table.set_column(2, table.schema.field("text"), pa.array(texts))
+    job = write_job(tmp_path, table, model={**tiny(dim=12), "normalize": False})
+    found = {}
+    for dtype in ("float32", "int8", "binary"):
+        folder = tmp_path / dtype
+        run = quick.run(job, "--set", f"output.dtype={dtype}", "--set", f"output.path={folder}")
+        assert run.rc == 0, run.stderr
+        output = read_output(folder)
+        assert output["embedding"].to_pylist()[7] is None
+        found[dtype] = output.filter(output["embedding"].is_valid())
+    exact = vectors(found["float32"])
+    scales = found["int8"]["embedding_scale"].to_numpy()
+    assert found["int8"].column_names[-3:] == ["embedding", "embedding_scale", "headrace_error"]
+    assert (vectors(found["int8"]).dtype, scales.dtype) == (np.int8, np.float32)
+    error = np.abs(vectors(found["int8"]) * scales[:, None] - exact)
+    assert (error <= scales[:, None] * 0.5001).all()
+    np.testing.assert_array_equal(vectors(found["binary"]), np.packbits(exact > 0, axis=1))
+    assert quick("verify", tmp_path / "int8").rc == 0
+
+
 def test_half_precision_is_a_cast_and_every_reader_reads_it(tmp_path, quick):
     """A row with a value beyond float16's range has no result."""
     table = demo_rows(200)
