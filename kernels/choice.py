@@ -1,7 +1,8 @@
-"""Which of an op's two ways runs: its Triton kernel or its reference. Decided here, and counted.
+"""Which of an op's two ways runs: its kernel or its reference. Decided here, and counted.
 
-The rule looks at metadata alone, so it never waits for a device: the kernel runs where Triton
-works, where the tensors are on a GPU, and where the op says that shapes and dtypes fit it.
+The rule looks at metadata alone, so it never waits for a device: the kernel runs where Triton (or
+CuPy, for CUDA C) works, where the tensors are on a GPU, and where the op says that shapes and
+dtypes fit it.
 """
 
 import importlib.util
@@ -31,6 +32,13 @@ def takes_triton(op: str, tensor: torch.Tensor, *, fits: bool) -> bool:
     """
     chosen = fits and tensor.device.type in DEVICES and triton_lack() is None
     COUNTS[op, "triton" if chosen else "reference"] += 1
+    return chosen
+
+
+def takes_cuda(op: str, tensor: torch.Tensor, *, fits: bool) -> bool:
+    """Say whether an op's kernel in CUDA C runs, and count the answer; as `takes_triton`."""
+    chosen = fits and tensor.is_cuda and importlib.util.find_spec("cupy") is not None
+    COUNTS[op, "cuda" if chosen else "reference"] += 1
     return chosen
 
 

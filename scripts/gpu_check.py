@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from gpu_check_kernels import TOKENS, Ceilings, compare_kernels, measure_ceilings
 from gpu_check_run import Done, flop_per_token, run_job
 
 from headrace.stages.cuda import Cuda
@@ -23,7 +24,6 @@ from headrace.stages.resolve import BATCH_TOKENS
 
 PACKAGES = ("torch", "triton", "cupy-cuda13x", "cudf-cu13", "dask-cuda", "distributed", "prefect")
 MIN_COSINE = 0.999
-MATRIX, REPEATS = 8_192, 20
 COPIES_OF_THE_ROWS = 50
 SHARD_ROWS = 20_000
 REHEARSED_ROWS = 60
@@ -76,7 +76,7 @@ class Kit:
     tmp: Path
     device: str
     copies: int
-    rate: float | None = None  # FLOP/s of bf16 matrices
+    ceilings: Ceilings | None = None
 
     def job(self, name: str, source: Path, device: str, **model: object) -> dict[str, object]:
         """Write a job over some rows."""
@@ -109,28 +109,11 @@ def versions(kit: Kit) -> Lines:
 
 
 def ceilings(kit: Kit) -> Lines:
-    """Measure what this device does at best: bf16 matrices, and copies within its memory."""
-    size, dtype = (MATRIX, torch.bfloat16) if kit.device == "cuda" else (512, torch.float32)
-    left, right = (torch.randn(size, size, dtype=dtype, device=kit.device) for _ in range(2))
-    kit.rate = 2 * size**3 / _best_s(kit, lambda: left @ right)
-    yield f"{str(dtype).removeprefix('torch.')} matrices", None, f"{kit.rate / 1e12:.2f} TFLOP/s"
-    source = torch.empty(size * size * 8, dtype=torch.uint8, device=kit.device)
-    target = torch.empty_like(source)
-    speed = 2 * source.numel() / _best_s(kit, lambda: target.copy_(source))
-    yield "memory, reads and writes", None, f"{speed / 1e12:.3f} TB/s"
-
-
-def _best_s(kit: Kit, work: Callable[[], object]) -> float:
-    best = float("inf")
-    for _ in range(REPEATS):
-        if kit.device == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        work()
-        if kit.device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - start)
-    return best
+    """Measure what this device does at best: matrices, and copies within its memory."""
+    best = kit.ceilings = measure_ceilings(kit.device)
+    matrices = f"{str(best.dtype).removeprefix('torch.')} matrices"
+    yield matrices, None, f"{best.flop_per_s / 1e12:.2f} TFLOP/s"
+    yield "memory, reads and writes", None, f"{best.bytes_per_s / 1e12:.3f} TB/s"
 
 
 def parity(kit: Kit) -> Lines:
@@ -171,17 +154,16 @@ def layouts(kit: Kit) -> Lines:
         copies=kit.copies,
         batch_tokens=BATCH_TOKENS[kit.device],
         precision="bf16" if on_gpu else "fp32",
-        rate=kit.rate,
+        rate=None if kit.ceilings is None else kit.ceilings.flop_per_s,
     )
 
 
 def kernels(kit: Kit) -> Lines:
-    """Compare every Triton kernel with its reference, and time both."""
-    if kit.device != "cuda":
-        raise Unmeasured
-    from gpu_check_kernels import compare_kernels
-
-    yield from compare_kernels(kit.device, 65_536)
+    """Compare every kernel with its reference, and with what the device does at best."""
+    if kit.ceilings is None:
+        lack = "needs the ceilings"
+        raise Unmeasured(lack)
+    yield from compare_kernels(kit.device, TOKENS[kit.device], kit.ceilings)
 
 
 def tokenizer(kit: Kit) -> Lines:
@@ -232,9 +214,11 @@ def _shares(kit: Kit, done: Done) -> Lines:
     busy_s = tally.seconds.forward_s
     yield "idle share of the device", None, f"{max(0.0, 1 - busy_s / done.wall_s):.1%}"
     yield "padding", None, f"{tally.padding_share or 0.0:.1%}"
-    if kit.rate is not None and busy_s:
+    if kit.ceilings is not None and busy_s:
         flop = flop_per_token(kit.pack / "model", tally.tokens / max(1, tally.rows.good))
-        job, device = (flop * tally.tokens / span / kit.rate for span in (done.wall_s, busy_s))
+        job, device = (
+            flop * tally.tokens / span / kit.ceilings.flop_per_s for span in (done.wall_s, busy_s)
+        )
         value = f"{job:.1%} over the whole job, {device:.1%} while the device is busy"
         yield "share of the matrix rate", None, value
 

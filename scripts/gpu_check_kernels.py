@@ -1,127 +1,146 @@
-"""Every Triton kernel against its reference on a GPU: how far off, and how many bytes a second."""
+"""Every kernel against its reference: how far off, and how fast, of what the device can do.
 
+.venv/bin/python scripts/gpu_check_kernels.py    # on a GPU; on a CPU it times the references
+"""
+
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
-from headrace.kernels.bias_gelu import launch as bias_gelu
-from headrace.kernels.bias_gelu import reference as bias_gelu_truth
+from headrace.kernels.bias_gelu import bench as bias_gelu
+from headrace.kernels.case import Case, Result
 from headrace.kernels.choice import COUNTS
-from headrace.kernels.embed_layernorm import launch as embed_layernorm
-from headrace.kernels.embed_layernorm import reference as embed_layernorm_truth
-from headrace.kernels.pack_gather import launch as pack_gather
-from headrace.kernels.pack_gather import reference as pack_gather_truth
-from headrace.kernels.pad_gather import launch as pad_gather
-from headrace.kernels.pad_gather import reference as pad_gather_truth
-from headrace.kernels.pool_normalize import launch as pool_normalize
-from headrace.kernels.pool_normalize import reference as pool_normalize_truth
-from headrace.kernels.residual_layernorm import launch as residual_layernorm
-from headrace.kernels.residual_layernorm import reference as residual_layernorm_truth
-from headrace.kernels.softmax_topk import launch as softmax_topk
-from headrace.kernels.softmax_topk import reference as softmax_topk_truth
-from headrace.kernels.varlen_attention import launch as varlen_attention
-from headrace.kernels.varlen_attention import reference as varlen_attention_truth
+from headrace.kernels.embed_layernorm import bench as embed_layernorm
+from headrace.kernels.pack_gather import bench as pack_gather
+from headrace.kernels.pad_gather import bench as pad_gather
+from headrace.kernels.plain_rows import bench as plain_rows
+from headrace.kernels.pool_normalize import bench as pool_normalize
+from headrace.kernels.residual_layernorm import bench as residual_layernorm
+from headrace.kernels.softmax_topk import bench as softmax_topk
+from headrace.kernels.varlen_attention import bench as varlen_attention
 
-REPEATS = 10
-LENGTH, WIDTH, HEADS, CLASSES, VOCABULARY = 128, 384, 12, 1_024, 30_522
+BENCHES = (
+    pad_gather,
+    pack_gather,
+    plain_rows,
+    embed_layernorm,
+    varlen_attention,
+    residual_layernorm,
+    bias_gelu,
+    pool_normalize,
+    softmax_topk,
+)
+# Enough that a GPU's caches (50 MiB of an H200) do not hold what is moved.
+TOKENS = {"cuda": 262_144, "cpu": 4_096}
+MATRIX = {"cuda": 8_192, "cpu": 512}
+COPIED_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
+LAUNCHES = {"cuda": 20, "cpu": 1}  # between two waits, so that launching is not what is timed
+REPEATS = 3
 WORST = 3e-2  # of bf16 results of size 1 to 4, against float32 sums
+
+Line = tuple[str, bool | None, str]
 
 
 @dataclass(frozen=True)
-class Case:
-    """One kernel, its reference, and the least bytes that it must read and write."""
+class Ceilings:
+    """What a device does at best."""
 
-    op: str
-    kernel: Callable[[], object]
-    truth: Callable[[], object]
-    moved_bytes: int
-
-
-def compare_kernels(device: str, tokens: int) -> Iterator[tuple[str, bool | None, str]]:
-    """Compare and time them on so many tokens, of MiniLM's sizes in bf16."""
-    for case in _cases(device, tokens):
-        before = COUNTS[case.op, "triton"]
-        worst = _worst(case.kernel(), case.truth())
-        ran = COUNTS[case.op, "triton"] > before
-        seconds = [_seconds(work, device) for work in (case.kernel, case.truth)]
-        speed = case.moved_bytes / seconds[0] / 1e9
-        value = f"differs by {worst:.1e}, {speed:,.0f} GB/s, {seconds[1] / seconds[0]:.1f}x torch"
-        yield case.op, ran and worst < WORST, value if ran else "its reference ran"
+    dtype: torch.dtype  # of the matrices
+    flop_per_s: float
+    bytes_per_s: float  # within its memory, reads and writes
 
 
-def _cases(device: str, tokens: int) -> Iterator[Case]:
-    def random(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, device=device, dtype=torch.bfloat16)
-
-    rows, half = tokens // LENGTH, 2
-    ids = torch.randint(0, VOCABULARY, (tokens,), device=device)
-    counts = torch.full((rows,), LENGTH - 2, device=device)
-    starts = torch.arange(rows, device=device) * LENGTH
-    ends = starts + counts
-    special = torch.tensor([101], device=device)
-    gather = (ids.int(), starts, counts, torch.arange(rows, device=device), LENGTH, 0)
-    yield _case(
-        "pad_gather", pad_gather, pad_gather_truth, (*gather, special, special), tokens * 20
-    )
-    edges = torch.arange(0, tokens + 1, LENGTH, device=device, dtype=torch.int32)
-    laid = (ids.int(), starts, torch.arange(rows, device=device), edges, tokens, 0)
-    yield _case(
-        "pack_gather", pack_gather, pack_gather_truth, (*laid, special, special), tokens * 12
-    )
-    x, y, vector = random(tokens, WIDTH), random(tokens, WIDTH), random(WIDTH)
-    state = x.numel() * half
-    yield _case("bias_gelu", bias_gelu, bias_gelu_truth, (x, vector), 2 * state)
-    normed = (x, vector, y, vector, vector, 1e-12)
-    yield _case(
-        "residual_layernorm", residual_layernorm, residual_layernorm_truth, normed, 3 * state
-    )
-    tables = (random(VOCABULARY, WIDTH), random(LENGTH, WIDTH), vector, vector, vector)
-    looked = (ids, torch.arange(tokens, device=device) % LENGTH, *tables, 1e-12)
-    yield _case("embed_layernorm", embed_layernorm, embed_layernorm_truth, looked, 3 * state)
-    logits = random(tokens, CLASSES)
-    yield _case(
-        "softmax_topk", softmax_topk, softmax_topk_truth, (logits, 1), logits.numel() * half
-    )
-    qkv = random(tokens, 3, HEADS, WIDTH // HEADS)
-    each = varlen_attention.query_blocks(np.full(rows, LENGTH), tokens // 64 + rows)
-    packed = (qkv, edges, torch.from_numpy(each).to(device))
-    yield _case("varlen_attention", varlen_attention, varlen_attention_truth, packed, 4 * state)
-    yield Case(
-        "pool_normalize",
-        lambda: pool_normalize.pool_normalize(x, starts, ends, "mean", WIDTH, normalize=True)[:2],
-        lambda: pool_normalize_truth.normalize(
-            pool_normalize_truth.pool_ragged(x, starts, ends, "mean"), enabled=True
-        )[:2],
-        state + rows * WIDTH * 4,
-    )
+def measure_ceilings(device: str) -> Ceilings:
+    """Multiply large matrices, and copy within the device's memory."""
+    size, dtype = MATRIX[device], torch.bfloat16 if device == "cuda" else torch.float32
+    left, right = (torch.randn(size, size, dtype=dtype, device=device) for _ in range(2))
+    multiply_s = seconds(lambda: left @ right, device)
+    source = torch.zeros(COPIED_BYTES[device], dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    copy_s = seconds(lambda: target.copy_(source), device)
+    return Ceilings(dtype, 2 * size**3 / multiply_s, 2 * source.numel() / copy_s)
 
 
-def _case(op: str, kernel: object, truth: object, given: tuple[object, ...], moved: int) -> Case:
-    ours, own = getattr(kernel, op), getattr(truth, op)
-    return Case(op, lambda: ours(*given), lambda: own(*given), moved)
+def compare_kernels(device: str, tokens: int, ceilings: Ceilings) -> Iterator[Line]:
+    """Compare and time each on tensors of so many tokens, of MiniLM's sizes in bf16.
+
+    On a GPU a line holds where the kernel itself ran, and its results are near its reference's.
+    """
+    for bench in BENCHES:
+        case = bench.make(device, tokens)
+        before = _ran(case.op)
+        found = case.kernel()
+        ran = _ran(case.op) > before
+        worst = _worst(found, case.truth())
+        ours_s, torch_s = (seconds(work, device) for work in (case.kernel, case.truth))
+        value = f"differs by {worst:.1e}, {_speed(case, found, ours_s, ceilings)}"
+        if not ran:
+            yield case.op, False if device == "cuda" else None, f"its reference ran: {value}"
+        else:
+            yield case.op, worst < WORST, f"{value}, {torch_s / ours_s:.1f}x torch"
 
 
-def _worst(found: object, expected: object) -> float:
+def _ran(op: str) -> int:
+    return COUNTS[op, "triton"] + COUNTS[op, "cuda"]
+
+
+def _speed(case: Case, result: Result, took_s: float, ceilings: Ceilings) -> str:
+    if case.flop:
+        rate = case.flop / took_s
+        return f"{rate / 1e12:.2f} TFLOP/s, {rate / ceilings.flop_per_s:.0%} of matrices"
+    rate = case.moved_bytes(result) / took_s
+    return f"{rate / 1e9:,.1f} GB/s, {rate / ceilings.bytes_per_s:.0%} of a copy"
+
+
+def _worst(found: Result, expected: Result) -> float:
     """The largest difference of what two ways gave: a tensor, or the same number of them."""
     pairs = zip(
         found if isinstance(found, tuple) else (found,),
         expected if isinstance(expected, tuple) else (expected,),
         strict=True,
     )
-    return max(float((left.double() - right.double()).abs().max()) for left, right in pairs)
+    return max(
+        float((left.double() - right.double()).abs().max())
+        for left, right in pairs
+        if left is not None and right is not None
+    )
 
 
-def _seconds(work: Callable[[], object], device: str) -> float:
-    best = float("inf")
-    for _ in range(REPEATS if device == "cuda" else 1):
-        if device == "cuda":
-            torch.cuda.synchronize()
+def seconds(work: Callable[[], object], device: str) -> float:
+    """Time some work: the best of a few times, each of several launches on a GPU."""
+    best, launches = float("inf"), LAUNCHES[device]
+    for _ in range(REPEATS):
+        _wait(device)
         start = time.perf_counter()
-        work()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - start)
+        for _ in range(launches):
+            work()
+        _wait(device)
+        best = min(best, (time.perf_counter() - start) / launches)
     return best
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def main() -> int:
+    """Print a table."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    ceilings = measure_ceilings(device)
+    print(
+        f"{device}: {ceilings.flop_per_s / 1e12:.2f} TFLOP/s of {ceilings.dtype} matrices, ", end=""
+    )
+    print(f"{ceilings.bytes_per_s / 1e9:,.1f} GB/s copied")
+    failed = 0
+    for op, holds, value in compare_kernels(device, TOKENS[device], ceilings):
+        failed += holds is False
+        print(f"{op:20} {'FAILED' if holds is False else 'ok' if holds else '':8} {value}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -27,6 +27,7 @@ PACKAGES = {
     "torch": "torch",
 }
 ROAD = (
+    "kernels.plain_rows.kernel",
     "stages.cudf_frame",
     "stages.cuda_road",
     "stages.device_texts",

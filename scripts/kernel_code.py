@@ -1,4 +1,6 @@
-"""Compile every Triton kernel to machine code, without a GPU, and say what it takes.
+"""Compile every kernel to machine code, without a GPU, and say what it takes.
+
+Triton kernels by Triton, CUDA C by NVRTC.
 
 .venv/bin/python scripts/kernel_code.py            # a table
 .venv/bin/python scripts/kernel_code.py --json     # for the tests
@@ -12,13 +14,14 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 os.environ.pop("TRITON_INTERPRET", None)
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as Triton 3.9 does by itself, and warns
 
 import triton
+from nvrtc import compile_cubin
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -78,6 +81,9 @@ VARIANTS: dict[str, list[tuple[str, dict[str, int | bool]]]] = {
         if size in sizes
     ],
 }
+# op -> its kernels in CUDA C, each a file of the op's folder and a function of that name.
+CUDA_C = {"plain_rows": ("plain_rows",)}
+KERNELS = Path(__file__).parents[1] / "kernels"
 USAGE = re.compile(r"REG:(?P<registers>\d+) STACK:(?P<stack>\d+) SHARED:(?P<shared>\d+)")
 
 
@@ -95,15 +101,27 @@ class Code:
 
 def compile_all() -> list[Code]:
     """Compile every variant for every target."""
-    return [
-        compile_one(op, types, values, target)
+    by_triton = [
+        compile_triton(op, types, values, target)
         for op, variants in VARIANTS.items()
         for types, values in variants
         for target in TARGETS
     ]
+    return by_triton + [
+        compile_cuda(op, name, target)
+        for op, names in CUDA_C.items()
+        for name in names
+        for target in TARGETS
+    ]
 
 
-def compile_one(op: str, types: str, values: dict[str, int | bool], target: int) -> Code:
+def compile_cuda(op: str, name: str, target: int) -> Code:
+    """Compile a kernel in CUDA C, and ask NVIDIA's own tool what its code takes."""
+    source = (KERNELS / op / f"{name}.cu").read_text()
+    return _code(op, name, target, compile_cubin(source, target))
+
+
+def compile_triton(op: str, types: str, values: dict[str, int | bool], target: int) -> Code:
     """Compile one variant, and ask NVIDIA's own tool what its code takes."""
     kernel = getattr(importlib.import_module(f"headrace.kernels.{op}.kernel"), f"{op}_kernel")
     values = dict(values)
@@ -114,8 +132,14 @@ def compile_one(op: str, types: str, values: dict[str, int | bool], target: int)
     made = triton.compile(
         source, target=GPUTarget("cuda", target, 32), options={"num_warps": warps}
     )
+    variant = " ".join(f"{name}={value}" for name, value in values.items()) + f" {kinds[0]}"
+    code = _code(op, variant, target, made.asm["cubin"])
+    return replace(code, shared_bytes=max(code.shared_bytes, int(made.metadata.shared)))
+
+
+def _code(op: str, variant: str, target: int, cubin: bytes) -> Code:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(made.asm["cubin"])
+        file.write(cubin)
         file.flush()
         said = subprocess.run(  # noqa: S603 - Triton's own tool
             [_tool(), "--dump-resource-usage", file.name],
@@ -127,11 +151,11 @@ def compile_one(op: str, types: str, values: dict[str, int | bool], target: int)
     assert found is not None, said
     return Code(
         op=op,
-        variant=" ".join(f"{name}={value}" for name, value in values.items()) + f" {kinds[0]}",
+        variant=variant,
         target=target,
         registers=int(found["registers"]),
         spilled_bytes=int(found["stack"]),
-        shared_bytes=max(int(found["shared"]), int(made.metadata.shared)),
+        shared_bytes=int(found["shared"]),
     )
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from headrace.kernels.plain_text.reference import plain_rows
+from headrace.kernels.plain_rows.launch import plain_rows
 from headrace.schemas.plan import FrameRoad, Slice
 from headrace.schemas.steps import Python
 from headrace.stages.cudf_frame import (

@@ -64,6 +64,7 @@ def test_a_rehearsal_runs_every_step_that_needs_no_gpu(pack):
     for words in (
         "| graphs                             | unmeasured | needs a GPU |",
         "| tokenizer                          | unmeasured |",
+        "| kernels: bias_gelu                 | measured   | its reference ran: differs by ",
         "parity: bf16 against the CPU       | ok         | lowest cosine 0.999",
         "layouts: packed, fp32              | ok         | ",
         "end to end: rows that have a result",
@@ -130,13 +131,16 @@ def test_kernels_are_compared_one_by_one(monkeypatch):
     """Here their references run on both sides, which the check must not take for the kernels."""
     import gpu_check_kernels as module
 
-    monkeypatch.setattr(module, "CLASSES", 40)
-    lines = list(module.compare_kernels("cpu", 256))
+    best = module.Ceilings(torch.float32, 1e9, 1e9)
+    lines = list(module.compare_kernels("cpu", 256, best))
     assert {op for op, _, _ in lines} == {file.parent.name for file in KERNELS}
-    assert all((holds, said) == (False, "its reference ran") for _, holds, said in lines)
+    assert all(holds is None and said.startswith("its reference") for _, holds, said in lines)
     monkeypatch.setattr(module, "COUNTS", Always())
-    lines = list(module.compare_kernels("cpu", 256))
+    lines = list(module.compare_kernels("cpu", 256, best))
     assert all(holds and "differs by 0.0e+00" in said for _, holds, said in lines)
+    speeds = {op: said for op, _, said in lines}
+    assert "of matrices" in speeds.pop("varlen_attention")
+    assert all("of a copy" in said for said in speeds.values())
 
 
 class Always:
@@ -147,7 +151,7 @@ class Always:
 
     def __getitem__(self, _):
         self.asked += 1
-        return self.asked
+        return self.asked  # more, each time
 
 
 @pytest.mark.xdist_group("gpu-check")
