@@ -84,6 +84,16 @@ def test_each_row_is_what_transformers_gives_for_it_alone(config):
     assert least_cosine(module, encoder, rows) >= 0.99999
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("config", CONFIGS, ids=["bert", "bert tanh", "distilbert", "roberta"])
+def test_a_thousand_rows_of_random_models_are_those_of_transformers(config):
+    torch.manual_seed(1)
+    module = AutoModel.from_config(config).eval()
+    encoder = PackedEncoder(module, config.to_dict())
+    for seed in range(10):
+        assert least_cosine(module, encoder, rows_of(100, 60, 99, seed)) >= 0.99999
+
+
 @pytest.fixture(scope="module")
 def minilm_pair(minilm):
     logging.set_verbosity_error()
