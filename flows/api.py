@@ -23,7 +23,9 @@ from headrace.schemas.preview import Preview
 from headrace.schemas.report import RunReport
 from headrace.schemas.status import Status
 from headrace.schemas.verify import Verification
+from headrace.stages.places import AnyPath, place_of
 
+Options = Mapping[str, Any]
 AnyJob = Job | Mapping[str, Any] | str | Path
 
 
@@ -108,8 +110,12 @@ def plan(job: AnyJob, *, limit: int | None = None) -> Shown[Preview]:
     return Shown(preview(with_limit(as_job(job), limit)), preview_view)
 
 
-def status(out: str | Path) -> Shown[Status]:
+def status(out: str | Path, *, storage_options: Options | None = None) -> Shown[Status]:
     """Say what an output folder holds, from the folder alone.
+
+    Args:
+        out: a folder, or a URL.
+        storage_options: for a URL, as in a job.
 
     Raises:
         DamagedError: it is no output folder, or its plan is damaged.
@@ -118,7 +124,7 @@ def status(out: str | Path) -> Shown[Status]:
     from headrace.stages.plan import load_plan
     from headrace.stages.totals import add_up
 
-    folder = Path(out).absolute()
+    folder = _folder(out, storage_options)
     planned = load_plan(folder)
     holding = look_at(folder, planned)
     found = Status(
@@ -135,6 +141,10 @@ def status(out: str | Path) -> Shown[Status]:
     return Shown(found, status_view)
 
 
+def _folder(out: str | Path, options: Options | None) -> AnyPath:
+    return place_of(str(out), "OUT", options or {})
+
+
 def doctor() -> Shown[Machine]:
     """Say what this machine has and which paths will be used."""
     from headrace.flows.doctor import examine
@@ -142,26 +152,30 @@ def doctor() -> Shown[Machine]:
     return Shown(examine(), machine_view)
 
 
-def verify(out: str | Path) -> Shown[Verification]:
+def verify(out: str | Path, *, storage_options: Options | None = None) -> Shown[Verification]:
     """Read every data file in full and prove that rows in = good + null + errors.
+
+    Args: as `status`.
 
     Raises:
         DamagedError: there is no readable plan to prove it against.
     """
     from headrace.stages.verify import verify as prove
 
-    return Shown(prove(Path(out).absolute()), verification_view)
+    return Shown(prove(_folder(out, storage_options)), verification_view)
 
 
-def report(out: str | Path) -> Shown[RunReport]:
+def report(out: str | Path, *, storage_options: Options | None = None) -> Shown[RunReport]:
     """Read the bill of a run.
+
+    Args: as `status`.
 
     Raises:
         DamagedError: there is none.
     """
     from headrace.stages.store import read_json
 
-    file = Path(out).absolute() / layout.RUN
+    file = _folder(out, storage_options) / layout.RUN
     if not file.is_file():
         msg = f"expected the report of a run at {file}, got none. Has the run ended?"
         raise DamagedError(msg)

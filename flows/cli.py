@@ -23,7 +23,13 @@ app = typer.Typer(
 )
 
 JobFile = Annotated[Path, typer.Argument(help="The job file (YAML).", show_default=False)]
-Out = Annotated[Path, typer.Argument(help="The output folder of a run.", show_default=False)]
+Out = Annotated[
+    str, typer.Argument(help="The output folder of a run, or its URL.", show_default=False)
+]
+Storage = Annotated[
+    str | None,
+    typer.Option("--storage-options", metavar="JSON", help="Of a URL, as in a job: ${NAME}, too."),
+]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the job.")
 ]
@@ -100,16 +106,20 @@ def plan(
 
 
 @app.command()
-def status(out: Out, as_json: Json = False, debug: Debug = False) -> None:
+def status(
+    out: Out, storage_options: Storage = None, as_json: Json = False, debug: Debug = False
+) -> None:
     """Say what is committed, from the output folder alone."""
-    _show(lambda api: api.status(out), as_json, debug)
+    _show(lambda api: api.status(out, storage_options=_options(storage_options)), as_json, debug)
 
 
 @app.command()
-def verify(out: Out, as_json: Json = False, debug: Debug = False) -> None:
+def verify(
+    out: Out, storage_options: Storage = None, as_json: Json = False, debug: Debug = False
+) -> None:
     """Prove from the files that rows in = good + null + errors, each exactly once."""
     _show(
-        lambda api: api.verify(out),
+        lambda api: api.verify(out, storage_options=_options(storage_options)),
         as_json,
         debug,
         lambda shown: ExitCode.DONE if shown.value.ok else ExitCode.FAULTY,
@@ -117,15 +127,34 @@ def verify(out: Out, as_json: Json = False, debug: Debug = False) -> None:
 
 
 @app.command()
-def report(out: Out, as_json: Json = False, debug: Debug = False) -> None:
+def report(
+    out: Out, storage_options: Storage = None, as_json: Json = False, debug: Debug = False
+) -> None:
     """Print the bill of a run."""
-    _show(lambda api: api.report(out), as_json, debug)
+    _show(lambda api: api.report(out, storage_options=_options(storage_options)), as_json, debug)
 
 
 @app.command()
 def doctor(as_json: Json = False, debug: Debug = False) -> None:
     """Say what this machine has and which paths will be used."""
     _show(lambda api: api.doctor(), as_json, debug)
+
+
+def _options(text: str | None) -> dict[str, Any]:
+    """Read `--storage-options`. A fault never shows the text, which may hold a secret."""
+    from headrace.schemas.errors import JobError
+
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        msg = (
+            '--storage-options: expected a JSON object, such as \'{"key": "${AWS_KEY}"}\', got '
+            "something else. Mind the shell's quotes."
+        )
+        raise JobError(msg)
+    return found
 
 
 def main() -> None:

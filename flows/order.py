@@ -1,11 +1,12 @@
 """What the client sends to workers, light enough for a client that never loads torch."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from headrace.schemas.job import Job
 from headrace.schemas.report import Price
+from headrace.stages.destination import output_place
+from headrace.stages.places import AnyPath
 
 # The functions of flows/worker.py.
 Task = Literal["resolve_on_worker", "get_ready", "run_shard", "begin_no_more", "say_goodbye"]
@@ -24,10 +25,14 @@ class Order:
 
     invocation: str
     job: Job
-    out: Path
-    base: Path  # of the input's files
+    base: str  # of the input's files, as `base_place` takes it
     workers_by_host: tuple[tuple[str, int], ...]
     own_process: bool  # the process was started for this run alone
+
+    @property
+    def out(self) -> AnyPath:
+        """The output folder. Made here: what opens a store is not sent around."""
+        return output_place(self.job)
 
     def siblings(self, host: str) -> int:
         """How many workers share this host; one on a host that came later."""

@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from distributed import wait
 
@@ -19,13 +18,20 @@ from headrace.schemas.errors import HeadraceError, JobError, OutputError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import Plan
 from headrace.schemas.report import RunReport
-from headrace.stages.destination import made, refuse_foreign, refuse_to_move, set_aside
+from headrace.stages.destination import (
+    made,
+    output_place,
+    refuse_foreign,
+    refuse_to_move,
+    set_aside,
+)
 from headrace.stages.finish import finish
 from headrace.stages.holding import Holding, look_at, repair
 from headrace.stages.model_folder import PACKAGE
+from headrace.stages.places import AnyPath, local_path
 from headrace.stages.plan import draw_plan, restore_plan, write_plan
 from headrace.stages.sample import sample_slices
-from headrace.stages.store import local_path, writing
+from headrace.stages.store import writing
 from headrace.stages.survey import Survey, survey
 from headrace.stages.totals import add_up
 
@@ -57,9 +63,9 @@ class Invocation:
     startup_s: float = 0.0
 
     @property
-    def out(self) -> Path:
+    def out(self) -> AnyPath:
         """The output folder."""
-        return local_path(self.job.output.path, "output.path")
+        return output_place(self.job)
 
 
 def _absolute(job: Job) -> Job:
@@ -175,7 +181,8 @@ def _make_plan(call: Invocation, surveyed: Survey, cluster: Cluster) -> Plan:
         on_worker,
         "resolve_on_worker",
         call.job,
-        surveyed.source,
+        str(surveyed.base),
+        surveyed.schema,
         sample_slices(shards),
         rows,
         siblings,
@@ -199,8 +206,7 @@ def _order(call: Invocation, surveyed: Survey, cluster: Cluster) -> Order:
     return Order(
         invocation=call.id,
         job=call.job,
-        out=call.out,
-        base=surveyed.base,
+        base=str(surveyed.base),
         workers_by_host=tuple((host, hosts.count(host)) for host in sorted(set(hosts))),
         own_process=cluster.own,
     )

@@ -7,6 +7,7 @@ import shutil
 import threading
 from dataclasses import dataclass
 
+import pyarrow as pa
 import torch
 from distributed import get_worker
 
@@ -22,6 +23,7 @@ from headrace.stages.device_thread import DeviceThread
 from headrace.stages.gpu_setup import prepare_environment
 from headrace.stages.journal import Journal, now_unix_s, process_started_unix_s
 from headrace.stages.ledger import WorkerLedger
+from headrace.stages.listing import base_place
 from headrace.stages.load_model import load_module
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
 from headrace.stages.nvml import Gauge
@@ -53,10 +55,16 @@ _PROCESS = _Process(threading.Lock())
 
 
 def resolve_on_worker(
-    job: Job, source: Source, slices: list[Slice], shard_rows: int, workers_on_host: int
+    job: Job,
+    base: str,
+    schema: pa.Schema,
+    slices: list[Slice],
+    shard_rows: int,
+    workers_on_host: int,
 ) -> Resolved:
     """Resolve shapes, precision and width on this worker (stages/resolve.py)."""
     prepare_environment()
+    source = Source(base_place(job, base), job.input, schema)
     model = open_model_folder(job.model)
     device = choose_device(job.compute.device)
     with _PROCESS.lock:
@@ -132,7 +140,7 @@ def _set_up(order: Order) -> Workplace:
     thread = _device_thread(order.siblings(host))
     load = _loader(order.job, model, header.road.device)
     forward = thread.run(lambda: open_forward(header, model, load))
-    source = Source(order.base, header.job.input, header.dataset_schema)
+    source = Source(base_place(order.job, order.base), header.job.input, header.dataset_schema)
     texts = open_text_road(header.job, model, source, header.road)
     with writing(order.out, refusals_only=True):
         _PROCESS.journal = Journal(order.out, order.invocation, ledger, price)

@@ -21,6 +21,11 @@ def _yaml_null(value: object) -> object:
     return "null" if value is None else value
 
 
+StorageOptions = dict[str, JsonValue]
+# They may hold credentials: no plan, report, fingerprint or printed job has them.
+STORAGE_OPTIONS: StorageOptions = Field(default_factory=dict, exclude=True, repr=False)
+
+
 class Section(BaseModel):
     """A frozen part of the job that refuses unknown keys."""
 
@@ -49,6 +54,7 @@ class InputSpec(Section):
     csv: CsvSpec = CsvSpec()
     binary_as_text: bool = Field(default=False, description="read bytes as UTF-8 text")
     text: str | Annotated[tuple[str, ...], Field(min_length=1)]
+    storage_options: StorageOptions = STORAGE_OPTIONS
     limit: int | None = Field(default=None, ge=1, description="only the first N rows")
 
     @model_validator(mode="after")
@@ -165,6 +171,7 @@ class OutputSpec(Section):
     compression: Literal["zstd", "snappy", "gzip", "lz4", "none"] = "zstd"
     columns: tuple[str, ...] | None = None
     prefix: str = ""
+    storage_options: StorageOptions = STORAGE_OPTIONS
     dtype: VectorDtype = "float32"
 
 

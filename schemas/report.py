@@ -137,12 +137,12 @@ class DeviceUse(Value):
 
 
 class PartFile(Value):
-    """The committed bytes. `mtime_ns` only says whether a quick check may trust the file."""
+    """The committed bytes. `version` only says whether a quick check may trust the file."""
 
     name: str
     sha256: str
     size_bytes: int
-    mtime_ns: int | None
+    version: str  # what changes with the bytes: a file's time in ns, or a store's ETag
 
 
 class ShardReport(Value):

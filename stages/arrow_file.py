@@ -1,7 +1,6 @@
 """Steps 1b and 3 for Arrow IPC files (also named Feather 2): a record batch is a row group."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -9,6 +8,7 @@ from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.plan import InputFile
 from headrace.stages.footer import Footer, RowGroup, rows_only
 from headrace.stages.listing import Listed
+from headrace.stages.places import AnyPath, is_local, open_bytes
 from headrace.stages.store import file_sha256
 
 
@@ -19,7 +19,7 @@ def arrow_footer(entry: Listed) -> Footer:
         JobError: it is no Arrow file; a stream, which has no footer, is none.
     """
     try:
-        with pa.OSFile(str(entry.file)) as source, pa.ipc.open_file(source) as reader:
+        with arrow_source(entry.file) as source, pa.ipc.open_file(source) as reader:
             batches = (reader.get_batch(at) for at in range(reader.num_record_batches))
             groups = tuple(RowGroup(batch.num_rows, batch.nbytes) for batch in batches)
             schema = reader.schema
@@ -42,13 +42,13 @@ def arrow_footer(entry: Listed) -> Footer:
     )
 
 
-def read_arrow(file: Path, row_group: int, columns: Sequence[str]) -> pa.Table:
+def read_arrow(file: AnyPath, row_group: int, columns: Sequence[str]) -> pa.Table:
     """Read some columns of one record batch, checked.
 
     Raises:
         ShardError: its buffers don't make arrays.
     """
-    with pa.OSFile(str(file)) as source:
+    with arrow_source(file) as source:
         names = pa.ipc.open_file(source).schema.names
         present = [at for at, name in enumerate(names) if name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=present)
@@ -66,3 +66,8 @@ def _as_bytes(column: pa.Array) -> pa.Array:
     """View texts as bytes: a text that is no UTF-8 is its own row's fault, found later."""
     bytes_of = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
     return column.view(bytes_of[column.type]) if column.type in bytes_of else column
+
+
+def arrow_source(file: AnyPath) -> pa.NativeFile:
+    """Open a file as pyarrow takes it."""
+    return pa.OSFile(str(file)) if is_local(file) else pa.PythonFile(open_bytes(file), mode="r")

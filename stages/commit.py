@@ -8,6 +8,7 @@ from pydantic import ConfigDict
 from headrace.schemas import layout
 from headrace.schemas.plan import Value
 from headrace.schemas.report import PartFile, Rows, ShardReport
+from headrace.stages.places import AnyPath, is_local
 from headrace.stages.store import as_json, create, file_sha256, publish
 
 
@@ -33,7 +34,7 @@ class CommitRecord(Value):
 
 def commit(
     tmp_file: Path,
-    out: Path,
+    out: AnyPath,
     part: str,
     report: ShardReport,
     errors_sha256: str | None,
@@ -70,9 +71,16 @@ def commit(
         tmp_file.unlink(missing_ok=True)
 
 
-def part_file(target: Path, sha256: str) -> PartFile:
-    """Describe a data file on the disk."""
-    stat = target.stat()
-    return PartFile(
-        name=target.name, sha256=sha256, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns
-    )
+def part_file(target: AnyPath, sha256: str) -> PartFile:
+    """Describe a data file."""
+    size, version = seen(target)
+    return PartFile(name=target.name, sha256=sha256, size_bytes=size, version=version)
+
+
+def seen(target: AnyPath) -> tuple[int, str]:
+    """Tell a file's size, and what changes with its bytes: its time, or a store's ETag."""
+    if is_local(target):
+        stat = target.stat()
+        return stat.st_size, str(stat.st_mtime_ns)
+    details = target.fs.info(target.path)
+    return int(details["size"]), str(details.get("ETag") or details.get("LastModified"))

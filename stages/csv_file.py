@@ -6,7 +6,6 @@ pyarrow parses; this module finds where records end, so that a block can be read
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import csv
@@ -16,6 +15,7 @@ from headrace.schemas.job import CsvSpec, InputSpec
 from headrace.schemas.plan import Span
 from headrace.stages.footer import Footer, RowGroup
 from headrace.stages.listing import Listed
+from headrace.stages.places import AnyPath, open_bytes
 from headrace.stages.text_blocks import BYTE_ORDER_MARK, Block, TextFile, read_span, refuse_no_text
 from headrace.stages.type_names import parse_type
 
@@ -42,7 +42,7 @@ def csv_footer(entry: Listed, spec: InputSpec) -> Footer:
     return file.footer(entry, groups, pa.schema(types.items()))
 
 
-def read_csv(file: Path, span: Span, spec: InputSpec, columns: Sequence[str]) -> pa.Table:
+def read_csv(file: AnyPath, span: Span, spec: InputSpec, columns: Sequence[str]) -> pa.Table:
     """Read one block: at least the columns that the file has of these.
 
     Raises:
@@ -54,7 +54,7 @@ def read_csv(file: Path, span: Span, spec: InputSpec, columns: Sequence[str]) ->
     return _parse(read_span(file, span), spec.csv, types, present, file)
 
 
-def _types(file: Path, spec: InputSpec) -> dict[str, pa.DataType]:
+def _types(file: AnyPath, spec: InputSpec) -> dict[str, pa.DataType]:
     """Name the file's columns and their types; all that the job does not type are text."""
     names = spec.csv.column_names
     if names is None:
@@ -65,8 +65,8 @@ def _types(file: Path, spec: InputSpec) -> dict[str, pa.DataType]:
     return {name: parse_type(spec.types.get(name, "string"), name) for name in names}
 
 
-def _header(file: Path, spec: CsvSpec) -> tuple[str, ...]:
-    with file.open("rb") as source:
+def _header(file: AnyPath, spec: CsvSpec) -> tuple[str, ...]:
+    with open_bytes(file) as source:
         head = source.read(HEADER_BYTES).removeprefix(BYTE_ORDER_MARK)
     refuse_no_text(head, file)
     line = head[: _first_end(head, _record_ends(spec))]
@@ -114,7 +114,7 @@ def _last_end(data: bytes, ends: re.Pattern[bytes]) -> int:
     return last
 
 
-def _refuse_open_quote(block: Block, ends: re.Pattern[bytes], file: Path) -> None:
+def _refuse_open_quote(block: Block, ends: re.Pattern[bytes], file: AnyPath) -> None:
     if block.ended:
         return
     for match in ends.finditer(block.data):
@@ -136,7 +136,7 @@ def _parsing(spec: CsvSpec) -> csv.ParseOptions:
 
 
 def _parse(
-    data: bytes, spec: CsvSpec, types: Mapping[str, pa.DataType], columns: list[str], file: Path
+    data: bytes, spec: CsvSpec, types: Mapping[str, pa.DataType], columns: list[str], file: AnyPath
 ) -> pa.Table:
     if not data.strip(b"\r\n"):
         return pa.schema([(name, types[name]) for name in columns]).empty_table()

@@ -33,6 +33,7 @@ from headrace.stages.cudf_frame import (
 )
 from headrace.stages.gpu_setup import PIECE_BYTES
 from headrace.stages.handover import moved, own_stream
+from headrace.stages.places import is_local
 from headrace.stages.prepare import HOST_TOKENIZER, HostTexts, Prepared
 from headrace.stages.preprocess import one_text
 from headrace.stages.ragged import RowTokens, join
@@ -133,7 +134,9 @@ class _Shard:
 
     def _read(self, piece: Slice) -> CudfFrame | None:
         """Read a slice with cuDF, or say that it can't."""
-        file, columns = self.road.source.base / piece.path, self.road.host.job.input.text_columns
+        base, columns = self.road.source.base, self.road.host.job.input.text_columns
+        assert is_local(base)  # stages/text_road.py leaves a store's files to the host
+        file = base / piece.path
         read: list[CudfFrame] = []
         with self.spans("read_s"):
             self._done_on_device("read", lambda: read.append(read_frame(file, piece, columns)))

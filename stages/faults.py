@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from headrace.schemas import layout
 from headrace.schemas.plan import Shard
+from headrace.stages.places import AnyPath
 from headrace.stages.store import create, own_tmp
 
 NULL_INPUT = "null input"  # the reason that is none: it is counted apart
@@ -14,7 +14,7 @@ NULL_INPUT = "null input"  # the reason that is none: it is counted apart
 HOPELESS_ROWS = 64
 
 
-def list_faults(out: Path, shard: Shard, faults: Mapping[int, str]) -> str | None:
+def list_faults(out: AnyPath, shard: Shard, faults: Mapping[int, str]) -> str | None:
     """Write `_headrace/errors/<part>.<sha256>.jsonl`, a line for each guilty row.
 
     A line says file, row group, row in it, and reason. The name holds the list's digest and the

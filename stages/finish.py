@@ -1,19 +1,19 @@
 """Step 12c: when every shard is committed, say so; and write the run's report either way."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError
 from headrace.schemas.plan import Plan
 from headrace.schemas.report import RunReport, ShardCounts, Tally
 from headrace.stages.holding import Holding
+from headrace.stages.places import AnyPath
 from headrace.stages.store import as_json, clean_tmp, create, own_tmp, read_json, replace
 from headrace.stages.totals import add_up, cost_of, ledger, worker_records
 
 
 def finish(
-    out: Path,
+    out: AnyPath,
     plan: Plan,
     holding: Holding,
     *,
@@ -70,7 +70,7 @@ def _counts(plan: Plan, tally: Tally, now: Tally, failures: Mapping[str, str]) -
     )
 
 
-def _is_paid_up(out: Path, report: RunReport) -> bool:
+def _is_paid_up(out: AnyPath, report: RunReport) -> bool:
     """Say whether the bill of a run that ended well is there and counts the same work."""
     try:
         old = read_json(out / layout.RUN, RunReport)

@@ -2,17 +2,25 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError
 from headrace.schemas.plan import Plan, PlanHeader, Shard
 from headrace.schemas.report import ShardReport
-from headrace.stages.commit import part_file
-from headrace.stages.store import as_json, file_sha256, own_tmp, read_json, replace, sync_folder
+from headrace.stages.commit import part_file, seen
+from headrace.stages.parquet_source import parquet_metadata
+from headrace.stages.places import AnyPath
+from headrace.stages.store import (
+    as_json,
+    file_sha256,
+    move,
+    own_tmp,
+    read_json,
+    remove,
+    replace,
+)
 
 CHECKERS = 8
 
@@ -32,7 +40,7 @@ class Holding:
         return not self.damaged and not self.missing
 
 
-def look_at(out: Path, plan: Plan) -> Holding:
+def look_at(out: AnyPath, plan: Plan) -> Holding:
     """Check every part: its footer, and its size and time against the report.
 
     Where size or time differ, or the report is gone, the file is read in full and compared with
@@ -56,7 +64,7 @@ class _Part:
     damage: str | None = None
 
 
-def _look_at_part(out: Path, header: PlanHeader, shard: Shard) -> _Part | None:
+def _look_at_part(out: AnyPath, header: PlanHeader, shard: Shard) -> _Part | None:
     file = out / shard.part
     if not file.exists():
         return None
@@ -67,14 +75,14 @@ def _look_at_part(out: Path, header: PlanHeader, shard: Shard) -> _Part | None:
     fingerprints = (inside.job_fingerprint, inside.input_fingerprint, inside.shard_id)
     if fingerprints != (header.job_fingerprint, header.input_fingerprint, shard.id):
         return _Part(damage=f"{shard.part}: its footer names another job, input or shard")
-    written, stat = _written_report(out, shard), file.stat()
+    written = _written_report(out, shard)
     known = written.file if written else None
-    if known and (known.size_bytes, known.mtime_ns) == (stat.st_size, stat.st_mtime_ns):
+    if known and (known.size_bytes, known.version) == seen(file):
         return _Part(report=written)
     return _read_in_full(out, shard, file, inside, written)
 
 
-def _written_report(out: Path, shard: Shard) -> ShardReport | None:
+def _written_report(out: AnyPath, shard: Shard) -> ShardReport | None:
     """Return the part's report, if it is there and whole."""
     path = out / layout.report_path(shard.part)
     if not path.is_file():
@@ -86,7 +94,7 @@ def _written_report(out: Path, shard: Shard) -> ShardReport | None:
 
 
 def _read_in_full(
-    out: Path, shard: Shard, file: Path, inside: ShardReport, written: ShardReport | None
+    out: AnyPath, shard: Shard, file: AnyPath, inside: ShardReport, written: ShardReport | None
 ) -> _Part:
     sha256 = file_sha256(file)
     if not (out / layout.commit_path(shard.part, sha256)).is_file():
@@ -100,14 +108,14 @@ def _read_in_full(
     return _Part(report=report, rebuilt=True)
 
 
-def read_footer_report(file: Path) -> ShardReport:
+def read_footer_report(file: AnyPath) -> ShardReport:
     """Read the report that a part carries in its footer.
 
     Raises:
         DamagedError: the footer can't be read, or carries none.
     """
     try:
-        metadata = pq.read_metadata(file).metadata or {}
+        metadata = parquet_metadata(file)[0].metadata or {}
     except (pa.ArrowException, OSError) as error:
         msg = f"{file.name}: its footer can't be read ({error})"
         raise DamagedError(msg) from error
@@ -118,7 +126,7 @@ def read_footer_report(file: Path) -> ShardReport:
         raise DamagedError(msg) from error
 
 
-def repair(out: Path, plan: Plan, holding: Holding) -> None:
+def repair(out: AnyPath, plan: Plan, holding: Holding) -> None:
     """Write the rebuilt reports, move damaged parts aside, take back an untrue `_SUCCESS`."""
     for index in holding.rebuilt:
         report = holding.reports[index]
@@ -126,15 +134,11 @@ def repair(out: Path, plan: Plan, holding: Holding) -> None:
     for index in holding.damaged:
         _move_aside(out, plan.shards[index].part)
     if not holding.complete and (out / layout.SUCCESS).exists():
-        (out / layout.SUCCESS).unlink()
-        sync_folder(out)
+        remove(out / layout.SUCCESS)
 
 
-def _move_aside(out: Path, part: str) -> None:
-    folder = out / layout.DAMAGED
-    folder.mkdir(parents=True, exist_ok=True)
+def _move_aside(out: AnyPath, part: str) -> None:
     at = 0
-    while (folder / f"{part}.{at}").exists():
+    while (out / layout.DAMAGED / f"{part}.{at}").exists():
         at += 1
-    (out / part).rename(folder / f"{part}.{at}")
-    sync_folder(out)
+    move(out, part, f"{layout.DAMAGED}/{part}.{at}")

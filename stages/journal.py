@@ -6,13 +6,13 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 
 from headrace.schemas import layout
 from headrace.schemas.report import Price
 from headrace.stages.ledger import WorkerLedger
+from headrace.stages.places import AnyPath
 from headrace.stages.store import as_json, own_tmp, replace
 
 HEARTBEAT_S = 10.0
@@ -22,7 +22,7 @@ class Journal:
     """Keeps `_headrace/workers/<name>.json` up to date from a thread of its own."""
 
     def __init__(
-        self, out: Path, invocation: str, ledger: WorkerLedger, price: Price | None
+        self, out: AnyPath, invocation: str, ledger: WorkerLedger, price: Price | None
     ) -> None:
         """Write the first record and begin the heartbeat."""
         self._host, self._pid = socket.gethostname(), os.getpid()

@@ -6,7 +6,6 @@ that look like dates into timestamps, rounds large numbers, and dies on a line t
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from headrace.schemas.job import InputSpec
 from headrace.schemas.plan import Span
 from headrace.stages.footer import Footer, RowGroup, rows_only
 from headrace.stages.listing import Listed
+from headrace.stages.places import AnyPath
 from headrace.stages.text_blocks import TextFile, read_span
 from headrace.stages.type_names import parse_type
 from headrace.stages.unify import is_plain_text, unify_fields
@@ -44,7 +44,7 @@ def jsonl_footer(entry: Listed, spec: InputSpec) -> Footer:
     return file.footer(entry, groups, pa.schema(fields.values()))
 
 
-def read_jsonl(file: Path, span: Span, wanted: pa.Schema) -> pa.Table:
+def read_jsonl(file: AnyPath, span: Span, wanted: pa.Schema) -> pa.Table:
     """Read one block: these columns, in these types, null where an object lacks one.
 
     Raises:
@@ -57,7 +57,7 @@ def read_jsonl(file: Path, span: Span, wanted: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=wanted.names)
 
 
-def _objects(data: bytes, offset: int, file: Path) -> list[dict[str, Any]]:
+def _objects(data: bytes, offset: int, file: AnyPath) -> list[dict[str, Any]]:
     """Parse the lines; bytes that are no UTF-8 become lone surrogates, which `_array` undoes."""
     objects = []
     for line in data.split(b"\n"):
@@ -98,7 +98,7 @@ _DECODER = _Decoder(object_pairs_hook=_unique)
 
 
 def _array(
-    objects: Sequence[dict[str, Any]], name: str, kind: pa.DataType | None, file: Path
+    objects: Sequence[dict[str, Any]], name: str, kind: pa.DataType | None, file: AnyPath
 ) -> pa.Array:
     """One column, of this type or of the one that its values have."""
     values = [entries.get(name) for entries in objects]
@@ -148,7 +148,7 @@ def _as_bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def _merged(known: pa.Field, field: pa.Field, file: Path) -> pa.Field:
+def _merged(known: pa.Field, field: pa.Field, file: AnyPath) -> pa.Field:
     """Unify a column's types in two blocks; whole numbers and others make floats, as in one block.
 
     Reading checks that each number is exact.

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import unquote
 
+from upath import UPath
+
 from headrace.schemas.errors import JobError
-from headrace.schemas.job import InputFormat, InputSpec
+from headrace.schemas.job import InputFormat, InputSpec, Job
 from headrace.stages.nesting import refuse_loops, refuse_nesting
-from headrace.stages.store import local_path
+from headrace.stages.places import AnyPath, is_local, place_of
+from headrace.stages.store_listing import list_store, refuse_store_nesting
 
 SUFFIXES: dict[InputFormat, tuple[str, ...]] = {
     "parquet": (".parquet",),
@@ -34,13 +37,15 @@ Partitions = tuple[tuple[str, str | None], ...]  # (column, the folder's text or
 class Listed:
     """A file of the input: where it is, its path below the input's base, its folders' values."""
 
-    file: Path
+    file: AnyPath
     relative: str
     partitions: Partitions  # outermost first
 
 
-def list_input(spec: InputSpec, out: str) -> tuple[Path, list[Listed]]:
+def list_input(spec: InputSpec, out: AnyPath) -> tuple[AnyPath, list[Listed]]:
     """List what `input.path` names: a file, a folder (recursively), or a glob.
+
+    `out` is the output folder, which must lie elsewhere.
 
     Names that start with `_` or `.` are skipped, as Spark and pyarrow.dataset do.
 
@@ -51,7 +56,37 @@ def list_input(spec: InputSpec, out: str) -> tuple[Path, list[Listed]]:
         JobError: there is no such path, it holds no file of the format, a name there is no UTF-8, a
             folder can't be listed, or the output lies inside it or around it.
     """
-    where = local_path(spec.path, "input.path")
+    where = place_of(spec.path, "input.path", spec.storage_options)
+    refuse_store_nesting(where, out)
+    if is_local(where):
+        base, files = _list_disk(spec, where, out)
+        found = [_listed(file, file.relative_to(base).as_posix()) for file in files]
+        return base, sorted(found, key=_relative)
+    root, objects = _list_store(spec, where)
+    found = [_listed(file, file.relative_to(root).as_posix()) for file in objects]
+    return root, sorted(found, key=_relative)
+
+
+def base_place(job: Job, base: str) -> AnyPath:
+    """Make the base folder that `list_input` gave, from its text, in another process."""
+    return place_of(base, "input.path", job.input.storage_options)
+
+
+def _relative(entry: Listed) -> str:
+    return entry.relative
+
+
+def _list_store(spec: InputSpec, where: UPath) -> tuple[UPath, list[UPath]]:
+    base, files = list_store(where, SUFFIXES[spec.format])
+    if not files:
+        kinds = " or ".join(f"*{suffix}" for suffix in SUFFIXES[spec.format])
+        wanted = f"{TITLES[spec.format]} files ({kinds})"
+        msg = f"input.path: expected {wanted}, and found none at {where}. Mend the URL."
+        raise JobError(msg)
+    return base, files
+
+
+def _list_disk(spec: InputSpec, where: Path, out: AnyPath) -> tuple[Path, list[Path]]:
     if glob.has_magic(str(where)) and not where.exists():
         base, files = _glob(where, SUFFIXES[spec.format])
     elif where.is_dir():
@@ -63,11 +98,12 @@ def list_input(spec: InputSpec, out: str) -> tuple[Path, list[Listed]]:
         raise JobError(msg)
     if not files:
         _refuse_empty(where, spec.format)
-    refuse_nesting(where, files, local_path(out, "output.path"))
+    if is_local(out):
+        refuse_nesting(where, files, out)
     refuse_loops(base, files)
     for file in files:
         _refuse_name(file.relative_to(base))
-    return base, sorted((_listed(base, file) for file in files), key=lambda entry: entry.relative)
+    return base, files
 
 
 def _refuse_empty(where: Path, wanted: InputFormat) -> NoReturn:
@@ -129,9 +165,8 @@ def _visible(base: Path, file: Path) -> bool:
     return not any(part.startswith(("_", ".")) for part in file.relative_to(base).parts)
 
 
-def _listed(base: Path, file: Path) -> Listed:
-    relative = file.relative_to(base)
-    return Listed(file, relative.as_posix(), partitions_of(relative.as_posix()))
+def _listed(file: AnyPath, relative: str) -> Listed:
+    return Listed(file, relative, partitions_of(relative))
 
 
 def partitions_of(relative: str) -> Partitions:

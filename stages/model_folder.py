@@ -13,7 +13,8 @@ from typing import Any
 
 from headrace.schemas.errors import JobError, did_you_mean
 from headrace.schemas.job import ModelSpec, Pooling
-from headrace.stages.store import file_sha256, local_path
+from headrace.stages.places import local_path
+from headrace.stages.store import file_sha256
 
 PACKAGE = "package:"
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")

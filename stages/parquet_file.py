@@ -3,11 +3,9 @@
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NoReturn
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.schemas.errors import JobError, ShardError
 from headrace.schemas.plan import InputFile, Slice
@@ -15,6 +13,8 @@ from headrace.stages.file_checks import find_faults
 from headrace.stages.footer import Footer, RowGroup, rows_only
 from headrace.stages.int96 import int96_columns, refuse_far_times
 from headrace.stages.listing import Listed
+from headrace.stages.parquet_source import chunk_owners, parquet_file, parquet_metadata
+from headrace.stages.places import AnyPath, open_bytes
 
 TAIL_BYTES = 8  # four bytes of footer length, then the magic
 MAGIC, ENCRYPTED_MAGIC = b"PAR1", b"PARE"
@@ -30,10 +30,9 @@ def parquet_footer(entry: Listed) -> Footer:
     """
     try:
         size, footer = _footer_bytes(entry.file)
-        with pq.ParquetFile(entry.file) as source:
-            metadata, schema = source.metadata, source.schema_arrow
+        metadata, schema = parquet_metadata(entry.file)
         data_end = size - TAIL_BYTES - len(footer)
-        faults = find_faults(footer, metadata, _owners(schema), data_end)
+        faults = find_faults(footer, metadata, chunk_owners(schema), data_end)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
         msg = (
             f"input.path: expected a Parquet file, got {entry.file} ({error}). "
@@ -55,10 +54,10 @@ def parquet_footer(entry: Listed) -> Footer:
     )
 
 
-def _footer_bytes(file: Path) -> tuple[int, bytes]:
+def _footer_bytes(file: AnyPath) -> tuple[int, bytes]:
     """Size of the file, and its footer, which holds every column chunk's place and size."""
     size = file.stat().st_size
-    with file.open("rb") as source:
+    with open_bytes(file) as source:
         source.seek(max(0, size - TAIL_BYTES))
         tail = source.read(TAIL_BYTES)
         if tail[4:] == ENCRYPTED_MAGIC:
@@ -72,7 +71,7 @@ def _footer_bytes(file: Path) -> tuple[int, bytes]:
         return size, source.read(length)
 
 
-def read_parquet(file_path: Path, piece: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
+def read_parquet(file_path: AnyPath, piece: Slice, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Read the columns that the file has of these, bit-equal to what it holds.
 
     Raises:
@@ -95,7 +94,7 @@ def read_parquet(file_path: Path, piece: Slice, columns: Sequence[str]) -> Itera
         raise ShardError(msg)
 
 
-def _raise_named(error: Exception, file_path: Path, row_group: int) -> NoReturn:
+def _raise_named(error: Exception, file_path: AnyPath, row_group: int) -> NoReturn:
     """Raise what the disk did as it is, and what the file holds as the shard's fault."""
     if isinstance(error, MemoryError):
         raise error
@@ -108,10 +107,14 @@ def _raise_named(error: Exception, file_path: Path, row_group: int) -> NoReturn:
 
 
 def _decode(
-    file_path: Path, piece: Slice, columns: Sequence[str], int96_unit: str = "ns"
+    file_path: AnyPath, piece: Slice, columns: Sequence[str], int96_unit: str = "ns"
 ) -> Iterator[pa.Table]:
-    with pq.ParquetFile(
-        file_path, coerce_int96_timestamp_unit=int96_unit, page_checksum_verification=True
+    with parquet_file(
+        file_path,
+        piece.row_group,
+        columns,
+        coerce_int96_timestamp_unit=int96_unit,
+        page_checksum_verification=True,
     ) as file:
         present = [name for name in columns if name in file.schema_arrow.names]
         old = int96_columns(file, present)
@@ -139,32 +142,13 @@ def _decode(
             yield rows_only(piece.rows)
 
 
-def parquet_stored_bytes(file: Path, piece: Slice, columns: Sequence[str]) -> int:
+def parquet_stored_bytes(file: AnyPath, piece: Slice, columns: Sequence[str]) -> int:
     """Bytes that these columns of a slice take in the file, compressed."""
-    with pq.ParquetFile(file) as source:
-        group, owners = source.metadata.row_group(piece.row_group), _owners(source.schema_arrow)
+    metadata, schema = parquet_metadata(file)
+    group, owners = metadata.row_group(piece.row_group), chunk_owners(schema)
     size = sum(
         group.column(at).total_compressed_size
         for at, owner in enumerate(owners)
         if owner in columns
     )
     return int(size * piece.rows // max(1, group.num_rows))
-
-
-def _owners(schema: pa.Schema) -> list[str]:
-    """Name the column that each of a row group's chunks belongs to."""
-    return [field.name for field in schema for _ in _leaves(field.type)]
-
-
-def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """Yield what Parquet keeps as columns of their own; a leaf's path does not tell its field."""
-    if isinstance(kind, pa.BaseExtensionType):
-        yield from _leaves(kind.storage_type)
-    elif pa.types.is_map(kind):
-        yield from _leaves(kind.key_type)
-        yield from _leaves(kind.item_type)
-    elif pa.types.is_nested(kind):  # a struct without a field is kept nowhere
-        for at in range(kind.num_fields):
-            yield from _leaves(kind.field(at).type)
-    else:
-        yield kind

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +20,7 @@ from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError, OtherRunError
 from headrace.schemas.plan import Plan, PlanHeader, Resolved, Shard, Slice
 from headrace.stages.fingerprint import differences
+from headrace.stages.places import AnyPath
 from headrace.stages.shards import slices_digest
 from headrace.stages.store import as_json, create, own_tmp, read_json, replace
 from headrace.stages.survey import Survey
@@ -71,7 +71,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write_plan(out: Path, plan: Plan, survey: Survey) -> Plan:
+def write_plan(out: AnyPath, plan: Plan, survey: Survey) -> Plan:
     """Write the plan unless there is one by now. Returns the plan that holds.
 
     Raises:
@@ -84,7 +84,7 @@ def write_plan(out: Path, plan: Plan, survey: Survey) -> Plan:
     return restore_plan(out, survey)
 
 
-def restore_plan(out: Path, survey: Survey) -> Plan:
+def restore_plan(out: AnyPath, survey: Survey) -> Plan:
     """Read the plan of an output folder for this job; restore its slices where they are damaged.
 
     Raises:
@@ -99,7 +99,7 @@ def restore_plan(out: Path, survey: Survey) -> Plan:
         return _restore_slices(out, header, survey)
 
 
-def _restore_slices(out: Path, header: PlanHeader, survey: Survey) -> Plan:
+def _restore_slices(out: AnyPath, header: PlanHeader, survey: Survey) -> Plan:
     shards = survey.cut_like(header.job)
     if slices_digest(shards) != header.slices_sha256:
         msg = (
@@ -111,7 +111,7 @@ def _restore_slices(out: Path, header: PlanHeader, survey: Survey) -> Plan:
     return Plan(header, shards)
 
 
-def load_plan(out: Path) -> Plan:
+def load_plan(out: AnyPath) -> Plan:
     """Read the plan from the output folder alone.
 
     Raises:
@@ -123,7 +123,7 @@ def load_plan(out: Path) -> Plan:
     header = read_json(out / layout.PLAN, PlanHeader)
     file = out / layout.SLICES
     try:
-        table = pq.read_table(file, schema=SLICES_SCHEMA)
+        table = pq.read_table(pa.BufferReader(file.read_bytes()), schema=SLICES_SCHEMA)
     except (OSError, pa.ArrowException) as error:
         msg = f"{file}: expected the plan's slices, got {error}. Run the job again to restore them."
         raise DamagedError(msg) from error
@@ -134,7 +134,7 @@ def load_plan(out: Path) -> Plan:
     return Plan(header, shards)
 
 
-def _refuse_other(out: Path, header: PlanHeader, survey: Survey) -> None:
+def _refuse_other(out: AnyPath, header: PlanHeader, survey: Survey) -> None:
     same_job = header.job_fingerprint == survey.job_fingerprint
     if same_job and header.input_fingerprint == survey.input_fingerprint:
         return

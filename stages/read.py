@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -14,13 +13,14 @@ from headrace.stages.csv_file import read_csv
 from headrace.stages.jsonl_file import read_jsonl
 from headrace.stages.listing import partitions_of
 from headrace.stages.parquet_file import parquet_stored_bytes, read_parquet
+from headrace.stages.places import AnyPath
 
 
 @dataclass(frozen=True)
 class Source:
     """The input: the folder that slices' paths start from, the format, the dataset's schema."""
 
-    base: Path
+    base: AnyPath
     spec: InputSpec
     schema: pa.Schema
 

@@ -1,8 +1,9 @@
-"""Files of the output folder on a local disk: written whole or not at all, and made durable.
+"""Files of the output: written whole or not at all, and made durable.
 
-The protocol of the exclusive creation: write a temporary file on the same file system, fsync it,
-`link` it to its final name (which fails when the name exists), fsync the folder. A name is thus
-either absent or complete, and the first writer wins.
+The protocol of the exclusive creation. On a disk: write a temporary file on the same file system,
+fsync it, `link` it to its final name (which fails when the name exists), fsync the folder. On an
+object store: `If-None-Match: *` on PUT or, for large files, on CompleteMultipartUpload. A name is
+thus either absent or complete, and the first writer wins.
 """
 
 import errno
@@ -11,55 +12,32 @@ import json
 import os
 import shutil
 import socket
+import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 import psutil
 from pydantic import BaseModel, ValidationError
 
 from headrace.schemas import layout
-from headrace.schemas.errors import DamagedError, JobError, OutputError
-
-SHOWN_CHARS = 100
+from headrace.schemas.errors import DamagedError, OutputError
+from headrace.stages.places import AnyPath, files_below, is_local, open_bytes
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+BLOCK_BYTES = 8 << 20
+# How S3 says that a name is taken, or is being taken by another right now.
+CONFLICTS = frozenset(("PreconditionFailed", "ConditionalRequestConflict", "412", "409"))
 # What a disk says that a second attempt does not mend.
 REFUSALS = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 )
 
 
-def local_path(text: str, key: str) -> Path:
-    """Make an absolute path of a job's path, relative to the current folder.
-
-    Raises:
-        JobError: the path is a URL, or no path that this machine can have.
-    """
-    if "://" in text:
-        msg = (
-            f"{key}: expected a path on this machine's file systems, got {text!r}. "
-            "Object stores are not supported by this version; mount the bucket or copy the data."
-        )
-        raise JobError(msg)
-    try:
-        path = Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - keep symbolic links
-        text.encode()  # plans and reports are UTF-8
-        path.stat()  # the system says what is no path
-    except (FileNotFoundError, NotADirectoryError):
-        return path
-    except (OSError, ValueError, RuntimeError) as error:
-        shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-        why = error.strerror if isinstance(error, OSError) else error
-        msg = f"{key}: expected a path on this machine, got {shown!r}: {why}"
-        raise JobError(msg) from error
-    return path
-
-
 @contextmanager
-def writing(out: Path, *, refusals_only: bool = False) -> Iterator[None]:
+def writing(out: AnyPath, *, refusals_only: bool = False) -> Iterator[None]:
     """Name the output folder when its disk does not take what is written to it.
 
     Args:
@@ -72,7 +50,8 @@ def writing(out: Path, *, refusals_only: bool = False) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if refusals_only and error.errno not in REFUSALS:
+        refused = error.errno in REFUSALS or isinstance(error, PermissionError)
+        if refusals_only and not refused:
             raise
         why = str(error) if error.errno is None else os.strerror(error.errno)
         msg = (
@@ -82,20 +61,27 @@ def writing(out: Path, *, refusals_only: bool = False) -> Iterator[None]:
         raise OutputError(msg) from error
 
 
-def own_tmp(out: Path) -> Path:
-    """Make the folder for this process's temporary files, on the output's file system."""
-    folder = out / layout.TMP / f"{socket.gethostname()}-{os.getpid()}"
+def own_tmp(out: AnyPath) -> Path:
+    """Make the folder for this process's temporary files, on the output's file system if it can."""
+    folder = _tmp_of(out) / f"{socket.gethostname()}-{os.getpid()}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def clean_tmp(out: Path) -> None:
+def _tmp_of(out: AnyPath) -> Path:
+    if is_local(out):
+        return out / layout.TMP
+    return Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
+
+
+def clean_tmp(out: AnyPath) -> None:
     """Remove what dead processes of this machine left; never a living one's files."""
-    for name in names_in(out / layout.TMP):
+    folder = _tmp_of(out)
+    for name in names_in(folder):
         host, _, pid = name.rpartition("-")
         ours = host == socket.gethostname() and pid.isdigit()
         if ours and (int(pid) == os.getpid() or not _lives(int(pid))):
-            shutil.rmtree(out / layout.TMP / name)
+            shutil.rmtree(folder / name)
 
 
 def _lives(pid: int) -> bool:
@@ -105,33 +91,74 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def create(path: Path, data: bytes, tmp: Path) -> bool:
+def create(path: AnyPath, data: bytes, tmp: Path) -> bool:
     """Create `path` with these bytes unless it exists. Returns whether this call created it."""
-    return publish(_written(tmp, data), path)
+    if is_local(path):
+        return publish(_written(tmp, data), path)
+    return _created(lambda: path.fs.pipe_file(path.path, data, mode="create"))
 
 
-def publish(tmp_file: Path, path: Path) -> bool:
+def publish(tmp_file: Path, path: AnyPath) -> bool:
     """Give a finished temporary file its final name, exclusively, and remove the temporary one.
 
     Returns whether this call created `path`; False when the name was taken.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(tmp_file, path)
-    except FileExistsError:
-        return False
-    else:
-        sync_folder(path.parent)
-        return True
+        if not is_local(path):
+            return _created(lambda: path.fs.put_file(str(tmp_file), path.path, mode="create"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _created(lambda: os.link(tmp_file, path), path.parent)
     finally:
         tmp_file.unlink()
 
 
-def replace(path: Path, data: bytes, tmp: Path) -> None:
+def _created(work: Callable[[], object], folder: Path | None = None) -> bool:
+    """Do what creates a name. Returns False where the name was taken."""
+    try:
+        work()
+    except OSError as error:
+        if isinstance(error, FileExistsError) or _is_conflict(error):
+            return False
+        raise
+    if folder is not None:
+        sync_folder(folder)
+    return True
+
+
+def _is_conflict(error: OSError) -> bool:
+    """Say whether a store refused to write over a name: s3fs passes on what botocore said."""
+    response = getattr(error.__cause__, "response", None)
+    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    return code in CONFLICTS
+
+
+def replace(path: AnyPath, data: bytes, tmp: Path) -> None:
     """Write `path` whole, whatever was there: for views, never for the truth."""
+    if not is_local(path):
+        path.fs.pipe_file(path.path, data)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     _written(tmp, data).replace(path)
     sync_folder(path.parent)
+
+
+def move(out: AnyPath, name: str, new_name: str) -> None:
+    """Give a file of the output another name in it; on a store, by a copy."""
+    if not is_local(out):
+        out.fs.copy((out / name).path, (out / new_name).path)
+        out.fs.rm_file((out / name).path)
+        return
+    target = out / new_name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    (out / name).rename(target)
+    sync_folder((out / name).parent)
+
+
+def remove(path: AnyPath) -> None:
+    """Remove a file of the output, for good."""
+    path.unlink()
+    if is_local(path):
+        sync_folder(path.parent)
 
 
 def _written(tmp: Path, data: bytes) -> Path:
@@ -171,13 +198,36 @@ def digest(value: object) -> str:
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
-def file_sha256(path: Path) -> str:
+def visible_files(out: AnyPath) -> Iterator[str]:
+    """Name the files of a folder, and below it, that readers of data do not pass over."""
+    if not is_local(out):
+        yield from (name for name in files_below(out) if not hidden(name))
+        return
+    for parent, folders, names in os.walk(out):
+        folders[:] = [name for name in folders if not hidden(name)]
+        for name in sorted(names):
+            if not hidden(name):
+                yield (Path(parent) / name).relative_to(out).as_posix()
+
+
+def hidden(relative: str) -> bool:
+    """Say whether a part of a path begins as what readers of data pass over."""
+    return any(part.startswith(("_", ".")) for part in PurePosixPath(relative).parts)
+
+
+def file_sha256(path: AnyPath) -> str:
     """SHA-256 of a file, in hex."""
+    if not is_local(path):
+        found = hashlib.sha256()
+        with open_bytes(path) as source:
+            while block := source.read(BLOCK_BYTES):
+                found.update(block)
+        return found.hexdigest()
     with path.open("rb") as source:
         return hashlib.file_digest(source, "sha256").hexdigest()
 
 
-def read_json(path: Path, kind: type[ModelT]) -> ModelT:
+def read_json(path: AnyPath, kind: type[ModelT]) -> ModelT:
     """Read a value that `as_json` wrote.
 
     Raises:
@@ -192,7 +242,9 @@ def read_json(path: Path, kind: type[ModelT]) -> ModelT:
         raise DamagedError(msg) from error
 
 
-def names_in(folder: Path) -> Iterator[str]:
+def names_in(folder: AnyPath) -> list[str]:
     """The names in a folder, sorted; none where there is no folder."""
-    if folder.is_dir():
-        yield from sorted(entry.name for entry in os.scandir(folder))
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

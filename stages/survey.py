@@ -1,7 +1,6 @@
 """Step 1: look at the job, its model and its input, and load nothing and write nothing."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from pydantic import JsonValue
@@ -9,17 +8,17 @@ from pydantic import JsonValue
 from headrace.schemas.job import Job
 from headrace.schemas.plan import InputFile, Shard
 from headrace.stages.dataset_schema import check_columns, dataset_schema
-from headrace.stages.destination import refuse_unwritable
+from headrace.stages.destination import output_place, refuse_unwritable
 from headrace.stages.file_checks import refuse_unreadable
 from headrace.stages.fingerprint import input_fingerprint, job_fields, job_fingerprint
 from headrace.stages.footer import Footer
 from headrace.stages.footers import read_footers
 from headrace.stages.listing import list_input
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
+from headrace.stages.places import AnyPath
 from headrace.stages.preprocess import check_steps
 from headrace.stages.read import Source
 from headrace.stages.shards import cut_shards
-from headrace.stages.store import local_path
 from headrace.stages.task import check_task
 
 
@@ -28,7 +27,7 @@ class Survey:
     """What is known before any worker exists."""
 
     job: Job
-    base: Path  # slices name their files below it
+    base: AnyPath  # slices name their files below it
     footers: tuple[Footer, ...]
     schema: pa.Schema
     model: ModelFolder
@@ -63,8 +62,9 @@ def survey(job: Job) -> Survey:
         JobError: the job can't run on this input.
     """
     model = open_model_folder(job.model)
-    refuse_unwritable(local_path(job.output.path, "output.path"))
-    base, listed = list_input(job.input, job.output.path)
+    out = output_place(job)
+    refuse_unwritable(out)
+    base, listed = list_input(job.input, out)
     footers = read_footers(listed, job.input)
     schema = dataset_schema(footers)
     check_columns(job, schema, multi_label=model.multi_label)

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -11,6 +10,7 @@ from headrace.schemas.errors import JobError
 from headrace.schemas.plan import InputFile, Span
 from headrace.stages.footer import Footer, RowGroup
 from headrace.stages.listing import Listed
+from headrace.stages.places import AnyPath, open_bytes
 
 BLOCK_BYTES = 8 * 1024 * 1024
 MAGIC = {
@@ -40,7 +40,7 @@ class Block:
 class TextFile:
     """A text file that is read once from start to end. Size and digest hold after that."""
 
-    path: Path
+    path: AnyPath
     size_bytes: int = 0
     _digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
 
@@ -59,7 +59,7 @@ class TextFile:
             JobError: the file is no plain text.
         """
         rest, offset = bytearray(), 0
-        with self.path.open("rb") as source:
+        with open_bytes(self.path) as source:
             while chunk := source.read(BLOCK_BYTES):
                 first = self.size_bytes == 0
                 self._note(chunk)
@@ -95,7 +95,7 @@ class TextFile:
         self.size_bytes += len(chunk)
 
 
-def refuse_no_text(head: bytes, path: Path) -> None:
+def refuse_no_text(head: bytes, path: AnyPath) -> None:
     """Look at a file's first bytes.
 
     Raises:
@@ -107,9 +107,9 @@ def refuse_no_text(head: bytes, path: Path) -> None:
             raise JobError(msg)
 
 
-def read_span(file: Path, span: Span) -> bytes:
+def read_span(file: AnyPath, span: Span) -> bytes:
     """Read one block again."""
     offset, size_bytes = span
-    with file.open("rb") as source:
+    with open_bytes(file) as source:
         source.seek(offset)
         return source.read(size_bytes)

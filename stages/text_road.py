@@ -19,6 +19,7 @@ from headrace.schemas.steps import Python, Replace
 from headrace.stages.cudf_frame import DEVICE_FAULTS
 from headrace.stages.device_texts import DeviceTexts
 from headrace.stages.model_folder import ModelFolder
+from headrace.stages.places import is_local
 from headrace.stages.prepare import HostTexts, Prepared, TextRoad, host_texts
 from headrace.stages.read import Source, read_slices
 from headrace.stages.spans import Spans
@@ -125,6 +126,8 @@ def _not_for_cudf(job: Job, source: Source) -> str | None:
     """Say why cuDF can't read and preprocess the job's columns."""
     if job.input.format != "parquet":
         return f"the input is {job.input.format}"
+    if not is_local(source.base):
+        return "the input is on an object store"
     for step in job.preprocess:
         if isinstance(step, Python):
             return "a python step needs all rows at once"

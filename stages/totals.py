@@ -1,14 +1,14 @@
 """Step 12b: the bill of a whole output: the shards' reports and the workers' lives, added up."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from headrace.schemas import layout
 from headrace.schemas.report import Cost, Ledger, ShardReport, Tally, WorkerRecord, per
+from headrace.stages.places import AnyPath
 from headrace.stages.store import names_in, read_json
 
 
-def worker_records(out: Path) -> list[WorkerRecord]:
+def worker_records(out: AnyPath) -> list[WorkerRecord]:
     """Read the journals of every worker of every invocation.
 
     Raises:

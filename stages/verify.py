@@ -1,6 +1,5 @@
 """`headrace verify`: prove that every input row is in the output exactly once, from the files."""
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,8 +18,9 @@ from headrace.schemas.verify import Verification
 from headrace.stages.commit import CommitRecord
 from headrace.stages.faults import NULL_INPUT
 from headrace.stages.holding import read_footer_report
+from headrace.stages.places import AnyPath, on_disk
 from headrace.stages.plan import load_plan
-from headrace.stages.store import file_sha256, read_json
+from headrace.stages.store import file_sha256, read_json, visible_files
 
 READERS = 4
 
@@ -32,7 +32,7 @@ class _Checked:
     faults: tuple[str, ...] = ()
 
 
-def verify(out: Path) -> Verification:
+def verify(out: AnyPath) -> Verification:
     """Read every data file in full and check it against plan, commit record and footer.
 
     Raises:
@@ -59,7 +59,7 @@ def verify(out: Path) -> Verification:
     )
 
 
-def _success_faults(out: Path, *, complete: bool) -> Iterator[str]:
+def _success_faults(out: AnyPath, *, complete: bool) -> Iterator[str]:
     success = (out / layout.SUCCESS).is_file()
     if complete and not success:
         yield f"{layout.SUCCESS}: missing though every shard is committed; run the job again"
@@ -67,7 +67,7 @@ def _success_faults(out: Path, *, complete: bool) -> Iterator[str]:
         yield f"{layout.SUCCESS}: there though shards are missing or faulty"
 
 
-def _check(out: Path, plan: Plan, shard: Shard) -> _Checked:
+def _check(out: AnyPath, plan: Plan, shard: Shard) -> _Checked:
     file = out / shard.part
     if not file.is_file():
         return _Checked(faults=(f"{shard.part}: missing; run the job again to compute it",))
@@ -78,8 +78,13 @@ def _check(out: Path, plan: Plan, shard: Shard) -> _Checked:
     return _Checked(rows, file.stat().st_size)
 
 
-def _check_part(out: Path, plan: Plan, shard: Shard, file: Path) -> Rows:
+def _check_part(out: AnyPath, plan: Plan, shard: Shard, file: AnyPath) -> Rows:
     """Count a part's rows from its own columns; raise DamagedError at the first fault."""
+    with on_disk(file) as copy:
+        return _check_bytes(out, plan, shard, copy)
+
+
+def _check_bytes(out: AnyPath, plan: Plan, shard: Shard, file: Path) -> Rows:
     sha256 = file_sha256(file)
     record_file = out / layout.commit_path(shard.part, sha256)
     if not record_file.is_file():
@@ -124,7 +129,7 @@ def _count(file: Path, shard: Shard, header: PlanHeader) -> Rows:
     return Rows(in_=shard.rows, good=good, null=null, errors=errors)
 
 
-def _listed_errors(out: Path, shard: Shard, sha256: str | None) -> int:
+def _listed_errors(out: AnyPath, shard: Shard, sha256: str | None) -> int:
     if sha256 is None:
         return 0
     file = out / layout.errors_path(shard.part, sha256)
@@ -135,15 +140,12 @@ def _listed_errors(out: Path, shard: Shard, sha256: str | None) -> int:
     return len(file.read_bytes().splitlines())
 
 
-def _strays(out: Path, plan: Plan) -> Iterator[str]:
+def _strays(out: AnyPath, plan: Plan) -> Iterator[str]:
     """Find files that a reader of the folder would take for data."""
     known = {shard.part for shard in plan.shards}
-    for parent, folders, names in os.walk(out):
-        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
-        for name in sorted(names):
-            path = (Path(parent) / name).relative_to(out).as_posix()
-            if path not in known and not name.startswith(("_", ".")):
-                yield f"{path}: a file that the plan does not know, and that readers would read"
+    for path in visible_files(out):
+        if path not in known:
+            yield f"{path}: a file that the plan does not know, and that readers would read"
 
 
 def _fault(shard: Shard, what: str) -> NoReturn:

@@ -1,7 +1,6 @@
 """All that one worker process holds for one run."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from headrace.schemas.plan import PlanHeader
 from headrace.schemas.report import Price
@@ -9,6 +8,7 @@ from headrace.stages.device_thread import DeviceThread
 from headrace.stages.forward import Runner
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.nvml import Gauge
+from headrace.stages.places import AnyPath
 from headrace.stages.prepare import TextRoad
 from headrace.stages.read import Source
 
@@ -17,7 +17,7 @@ from headrace.stages.read import Source
 class Workplace:
     """Plan, model, device and ledger: set up once, used by every shard."""
 
-    out: Path
+    out: AnyPath
     source: Source
     header: PlanHeader
     texts: TextRoad

@@ -52,6 +52,20 @@ def minilm():
 
 
 @pytest.fixture(scope="session")
+def s3(tmp_path_factory):
+    """A real S3 server. Mark what uses it by `xdist_group("s3")`: one server is enough."""
+    import s3_server
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        s3_server.running(tmp_path_factory.mktemp("s3")) as server,
+    ):
+        for name, value in s3_server.ENVIRONMENT.items():
+            patch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture(scope="session")
 def footers_of():
     """Read the footers of a path as a run would."""
     from headrace.schemas.job import InputSpec
@@ -60,7 +74,7 @@ def footers_of():
 
     def read(path, **options):
         spec = InputSpec(path=str(path), text="text", **options)
-        base, listed = list_input(spec, str(path.parent / "an-output-elsewhere"))
+        base, listed = list_input(spec, path.parent / "an-output-elsewhere")
         return base, read_footers(listed, spec)
 
     return read

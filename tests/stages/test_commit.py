@@ -45,7 +45,7 @@ def test_a_commit_makes_the_file_and_its_record(out, attempt, report):
     sha256, size = file_sha256(tmp_file), tmp_file.stat().st_size
     file = commit(tmp_file, out, PART, report, "listed", own_tmp(out))
     assert (file.name, file.sha256, file.size_bytes) == (PART, sha256, size)
-    assert file.mtime_ns == (out / PART).stat().st_mtime_ns
+    assert file.version == str((out / PART).stat().st_mtime_ns)
     assert file_sha256(out / PART) == sha256
     assert list(own_tmp(out).iterdir()) == []
     record = read_json(out / layout.commit_path(PART, sha256), CommitRecord)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from headrace.schemas.errors import JobError
@@ -61,9 +63,9 @@ def test_an_output_beside_the_input_is_fine(folder, where, out):
 def test_a_loop_of_links_is_refused_and_not_read_forty_times(folder, where):
     (folder / "in/again").symlink_to(".")
     with pytest.raises(JobError, match=r"without a loop, got .*/in/again"):
-        list_input(InputSpec(path=str(folder / where), text="text"), "/elsewhere/out")
+        list_input(InputSpec(path=str(folder / where), text="text"), Path("/elsewhere/out"))
 
 
 def test_links_without_a_loop_are_fine(folder):
-    _, listed = list_input(InputSpec(path=str(folder / "in"), text="text"), "/elsewhere/out")
+    _, listed = list_input(InputSpec(path=str(folder / "in"), text="text"), Path("/elsewhere/out"))
     assert [entry.relative for entry in listed] == ["a.parquet", "far/b.parquet"]

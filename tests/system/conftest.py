@@ -4,6 +4,7 @@ import os
 import shutil
 
 import pytest
+import s3_server
 from cli_support import MINILM, Cli
 
 
@@ -51,6 +52,8 @@ def cluster(tmp_path_factory):
         # A worker takes over the path that its nanny has had from the start.
         for name in ("PYTHONPATH", "HF_HUB_OFFLINE", "DO_NOT_TRACK"):
             patch.setenv(name, env[name])
+        for name, value in s3_server.ENVIRONMENT.items():  # for jobs on the tests' store
+            patch.setenv(name, value)
         started = SubprocessCluster(
             n_workers=1,
             threads_per_worker=3,
