@@ -26,8 +26,9 @@ def list_store(where: UPath, suffixes: tuple[str, ...]) -> tuple[UPath, list[UPa
     if glob.has_magic(where.path):
         fixed = _fixed_part(where)
         root = fixed.path.rstrip("/")
-        found = asked(where, lambda: where.fs.glob(where.path))
-        names = [str(path).removeprefix(root).lstrip("/") for path in found]
+        found = asked(where, lambda: where.fs.glob(where.path, detail=True))
+        files = (path for path, details in found.items() if details["type"] == "file")
+        names = [str(path).removeprefix(root).lstrip("/") for path in files]
         return fixed, [fixed / name for name in names if name and not hidden(name)]
     if asked(where, where.is_file):
         return where.parent, [where]
@@ -56,6 +57,11 @@ def asked(where: UPath, question: Callable[[], ResultT]) -> ResultT:
         raise JobError(msg) from error
 
 
+def _store(place: UPath) -> tuple[object, ...]:
+    """Tell one store from another: equal paths may be on two."""
+    return place.protocol, place.storage_options.get("endpoint_url")
+
+
 def _fixed_part(where: UPath) -> UPath:
     """Go up to the folder above the first wildcard."""
     base = where
@@ -70,7 +76,7 @@ def refuse_store_nesting(where: AnyPath, out: AnyPath) -> None:
     Raises:
         JobError: one lies in the other.
     """
-    if is_local(where) or is_local(out) or where.fs != out.fs:
+    if is_local(where) or is_local(out) or _store(where) != _store(out):
         return
     read = _fixed_part(where)
     for inner, outer in ((out, read), (read, out)):
