@@ -108,7 +108,10 @@ def test_credentials_in_the_job_itself_are_seen_by_nobody_either(quick, s3, job)
     ("change", "words"),
     [
         ("input.storage_options.secret=wrong", "expected the store to answer for s3://"),
-        ("input.storage_options.key=${NO_SUCH_VARIABLE}", "environment variable NO_SUCH_VARIABLE"),
+        (
+            "input.storage_options.key=${NO_SUCH_VARIABLE}",
+            "expected the environment variable NO_SUCH_VARIABLE",
+        ),
         ("output.path=s4://bucket/x", "expected a path, or a URL that fsspec opens, got s4://…"),
         ("input.path=s3://bucket/nothing-here", "there is nothing at s3://bucket/nothing-here"),
     ],
