@@ -5,8 +5,7 @@ from typing import Any, Literal
 
 from headrace.schemas.job import Job
 from headrace.schemas.report import Price
-from headrace.stages.destination import output_place
-from headrace.stages.places import AnyPath
+from headrace.stages.places import AnyPath, place_of
 
 # The functions of flows/worker.py.
 Task = Literal["resolve_on_worker", "get_ready", "run_shard", "begin_no_more", "say_goodbye"]
@@ -25,14 +24,15 @@ class Order:
 
     invocation: str
     job: Job
-    base: str  # of the input's files, as `base_place` takes it
+    output: str  # the absolute path or the URL: a worker may stand in another folder
+    base: str  # of the input's files, likewise; see `base_place`
     workers_by_host: tuple[tuple[str, int], ...]
     own_process: bool  # the process was started for this run alone
 
     @property
     def out(self) -> AnyPath:
         """The output folder. Made here: what opens a store is not sent around."""
-        return output_place(self.job)
+        return place_of(self.output, "output.path", self.job.output.storage_options)
 
     def siblings(self, host: str) -> int:
         """How many workers share this host; one on a host that came later."""

@@ -206,6 +206,7 @@ def _order(call: Invocation, surveyed: Survey, cluster: Cluster) -> Order:
     return Order(
         invocation=call.id,
         job=call.job,
+        output=str(call.out),
         base=str(surveyed.base),
         workers_by_host=tuple((host, hosts.count(host)) for host in sorted(set(hosts))),
         own_process=cluster.own,

@@ -25,6 +25,13 @@ Range = tuple[int, int]
 
 SHOWN_CHARS = 100
 LOCAL_SCHEME = "file://"
+S3_SCHEMES = ("s3", "s3a")
+# botocore's: a request that stalls is given up and sent again; s3fs tries five times around that.
+S3_CONFIG = {
+    "connect_timeout": 10,
+    "read_timeout": 30,
+    "retries": {"mode": "standard", "max_attempts": 3},
+}
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -51,10 +58,12 @@ def place_of(text: str, key: str, options: Options) -> AnyPath:
     given: dict[str, Any] = {
         name: _from_environment(value, key, name) for name, value in options.items()
     }
+    scheme = text.partition("://")[0]
+    if scheme in S3_SCHEMES:
+        given["config_kwargs"] = {**S3_CONFIG, **given.get("config_kwargs", {})}
     try:
         place: UPath = UPath(text.rstrip("/"), **{"use_listings_cache": False, **given})
     except (ImportError, ValueError, TypeError) as error:
-        scheme = text.partition("://")[0]
         msg = (
             f"{key}: expected a path, or a URL that fsspec opens, got {scheme}://… "
             f"({in_short(error)}) Install what it lacks, or mend storage_options."
@@ -121,6 +130,24 @@ def files_below(place: UPath) -> list[str]:
     root = place.path.rstrip("/")
     found = (str(path).rstrip("/") for path in place.fs.find(place.path))
     return sorted(path.removeprefix(root).lstrip("/") for path in found if path != root)
+
+
+@contextmanager
+def store_errors(place: AnyPath) -> Iterator[None]:
+    """Give what a store's library raises as an OSError, as a disk's faults are.
+
+    Raises:
+        OSError: the library raised something else, such as that nobody answers.
+    """
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if is_local(place):
+            raise
+        msg = f"{place}: {in_short(error)}"
+        raise OSError(msg) from error
 
 
 @contextmanager

@@ -10,9 +10,11 @@ import errno
 import hashlib
 import json
 import os
+import random
 import shutil
 import socket
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,12 +26,14 @@ from pydantic import BaseModel, ValidationError
 
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError, OutputError
-from headrace.stages.places import AnyPath, files_below, is_local, open_bytes
+from headrace.stages.places import AnyPath, files_below, is_local, open_bytes, store_errors
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 BLOCK_BYTES = 8 << 20
-# How S3 says that a name is taken, or is being taken by another right now.
-CONFLICTS = frozenset(("PreconditionFailed", "ConditionalRequestConflict", "412", "409"))
+# How S3 says that a name is taken, and that another is taking it right now: then one tries again
+# (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html).
+TAKEN, BUSY = ("PreconditionFailed", "412"), ("ConditionalRequestConflict", "409")
+BUSY_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 # What a disk says that a second attempt does not mend.
 REFUSALS = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -95,7 +99,8 @@ def create(path: AnyPath, data: bytes, tmp: Path) -> bool:
     """Create `path` with these bytes unless it exists. Returns whether this call created it."""
     if is_local(path):
         return publish(_written(tmp, data), path)
-    return _created(lambda: path.fs.pipe_file(path.path, data, mode="create"))
+    with store_errors(path):
+        return _created(lambda: path.fs.pipe_file(path.path, data, mode="create"))
 
 
 def publish(tmp_file: Path, path: AnyPath) -> bool:
@@ -105,7 +110,8 @@ def publish(tmp_file: Path, path: AnyPath) -> bool:
     """
     try:
         if not is_local(path):
-            return _created(lambda: path.fs.put_file(str(tmp_file), path.path, mode="create"))
+            with store_errors(path):
+                return _created(lambda: path.fs.put_file(str(tmp_file), path.path, mode="create"))
         path.parent.mkdir(parents=True, exist_ok=True)
         return _created(lambda: os.link(tmp_file, path), path.parent)
     finally:
@@ -114,28 +120,34 @@ def publish(tmp_file: Path, path: AnyPath) -> bool:
 
 def _created(work: Callable[[], object], folder: Path | None = None) -> bool:
     """Do what creates a name. Returns False where the name was taken."""
-    try:
-        work()
-    except OSError as error:
-        if isinstance(error, FileExistsError) or _is_conflict(error):
-            return False
-        raise
+    for pause_s in (*BUSY_PAUSES_S, None):
+        try:
+            work()
+        except OSError as error:
+            code = _said_by_s3(error)
+            if isinstance(error, FileExistsError) or code in TAKEN:
+                return False
+            if code not in BUSY or pause_s is None:
+                raise
+            time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - so that writers part
+        else:
+            break
     if folder is not None:
         sync_folder(folder)
     return True
 
 
-def _is_conflict(error: OSError) -> bool:
-    """Say whether a store refused to write over a name: s3fs passes on what botocore said."""
+def _said_by_s3(error: OSError) -> str | None:
+    """Give the code of S3's answer, where there is one: s3fs passes on what botocore said."""
     response = getattr(error.__cause__, "response", None)
-    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
-    return code in CONFLICTS
+    return response.get("Error", {}).get("Code") if isinstance(response, dict) else None
 
 
 def replace(path: AnyPath, data: bytes, tmp: Path) -> None:
     """Write `path` whole, whatever was there: for views, never for the truth."""
     if not is_local(path):
-        path.fs.pipe_file(path.path, data)
+        with store_errors(path):
+            path.fs.pipe_file(path.path, data)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     _written(tmp, data).replace(path)
@@ -145,8 +157,9 @@ def replace(path: AnyPath, data: bytes, tmp: Path) -> None:
 def move(out: AnyPath, name: str, new_name: str) -> None:
     """Give a file of the output another name in it; on a store, by a copy."""
     if not is_local(out):
-        out.fs.copy((out / name).path, (out / new_name).path)
-        out.fs.rm_file((out / name).path)
+        with store_errors(out):
+            out.fs.copy((out / name).path, (out / new_name).path)
+            out.fs.rm_file((out / name).path)
         return
     target = out / new_name
     target.parent.mkdir(parents=True, exist_ok=True)

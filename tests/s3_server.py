@@ -104,6 +104,6 @@ def _wait(found, server, log):
 def _answers(found):
     with suppress(OSError, BotoCoreError):
         found.fs.mkdir(BUCKET)
-        found.fs.pipe_file(f"{BUCKET}/ready", b"")
+        found.fs.pipe_file(f"{BUCKET}/ready", b"ready")  # room is made for the first bytes
         return True
     return False
