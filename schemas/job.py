@@ -80,6 +80,9 @@ class ModelSpec(Section):
     """The model. `path`: a folder, or `package:NAME/SUBFOLDER` that a Python package ships."""
 
     path: str = Field(min_length=1)
+    sha256: str | None = Field(
+        default=None, pattern="^[0-9a-f]{64}$", description="what its digest must be"
+    )
     task: Task
     pooling: Pooling | None = Field(default=None, description="null: the model folder's, or mean")
     normalize: bool = True

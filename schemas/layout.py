@@ -9,7 +9,7 @@ COMMITS = f"{HOME}/commits"
 REPORTS = f"{HOME}/reports"
 ERRORS = f"{HOME}/errors"
 WORKERS = f"{HOME}/workers"
-DAMAGED = f"{HOME}/damaged"
+BROKEN = f"{HOME}/broken"
 TMP = f"{HOME}/tmp"  # noqa: S108 - below the output folder
 
 FORMAT = 1

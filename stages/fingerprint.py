@@ -13,7 +13,7 @@ SHOWN_DIFFERENCES = 5
 
 def job_fields(job: Job, digest_of_model: str) -> dict[str, JsonValue]:
     """Everything that can change a result, by dotted name. Compute and price are not in it."""
-    model = job.model.model_dump(mode="json", exclude={"path"})
+    model = job.model.model_dump(mode="json", exclude={"path", "sha256"})
     fields: dict[str, JsonValue] = {f"model.{key}": value for key, value in model.items()}
     return fields | {
         "input.text": list(job.input.text_columns),

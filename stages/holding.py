@@ -139,6 +139,6 @@ def repair(out: AnyPath, plan: Plan, holding: Holding) -> None:
 
 def _move_aside(out: AnyPath, part: str) -> None:
     at = 0
-    while (out / layout.DAMAGED / f"{part}.{at}").exists():
+    while (out / layout.BROKEN / f"{part}.{at}").exists():
         at += 1
-    move(out, part, f"{layout.DAMAGED}/{part}.{at}")
+    move(out, part, f"{layout.BROKEN}/{part}.{at}")

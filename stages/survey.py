@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pydantic import JsonValue
 
+from headrace.schemas.errors import JobError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import InputFile, Shard
 from headrace.stages.dataset_schema import check_columns, dataset_schema
@@ -72,7 +73,14 @@ def survey(job: Job) -> Survey:
     kept = schema.names if job.output.columns is None else job.output.columns
     refuse_unreadable(footers, (*job.input.text_columns, *kept))
     check_task(job, model)
-    fields = job_fields(job, model_digest(model.path))
+    digest = model_digest(model.path)
+    if job.model.sha256 not in (None, digest):
+        msg = (
+            f"model.sha256: expected {job.model.sha256}, got {digest} for the files in "
+            f"{model.path}. Restore the model, or see what changed in it."
+        )
+        raise JobError(msg)
+    fields = job_fields(job, digest)
     return Survey(
         job=job,
         base=base,

@@ -1,6 +1,6 @@
 """`headrace verify`: prove that every input row is in the output exactly once, from the files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ READERS = 4
 class _Checked:
     rows: Rows = field(default_factory=Rows)
     size_bytes: int = 0
+    schema: pa.Schema | None = None
     faults: tuple[str, ...] = ()
 
 
@@ -43,6 +44,7 @@ def verify(out: AnyPath) -> Verification:
         checked = list(pool.map(lambda shard: _check(out, plan, shard), plan.shards))
     rows = sum((each.rows for each in checked), Rows())
     faults = [fault for each in checked for fault in each.faults]
+    faults += _schema_faults(plan, checked)
     faults += _strays(out, plan)
     if not faults and rows.in_ != plan.header.rows:
         faults.append(f"expected {plan.header.rows} input rows in all, the parts have {rows.in_}")
@@ -72,19 +74,27 @@ def _check(out: AnyPath, plan: Plan, shard: Shard) -> _Checked:
     if not file.is_file():
         return _Checked(faults=(f"{shard.part}: missing; run the job again to compute it",))
     try:
-        rows = _check_part(out, plan, shard, file)
+        with on_disk(file) as copy:
+            rows, schema = _check_part(out, plan, shard, copy)
+            return _Checked(rows, copy.stat().st_size, schema)
     except DamagedError as error:
         return _Checked(faults=(str(error),))
-    return _Checked(rows, file.stat().st_size)
 
 
-def _check_part(out: AnyPath, plan: Plan, shard: Shard, file: AnyPath) -> Rows:
+def _schema_faults(plan: Plan, checked: Sequence[_Checked]) -> Iterator[str]:
+    """Hold every part's schema, metadata included, against the first one's."""
+    pairs = [(s, c.schema) for s, c in zip(plan.shards, checked, strict=True) if c.schema]
+    for shard, schema in pairs[1:]:
+        first = pairs[0][1]
+        if not schema.equals(first, check_metadata=True):
+            yield (
+                f"{shard.part}: its schema is not that of {pairs[0][0].part}; move it away and run "
+                "the job again"
+            )
+
+
+def _check_part(out: AnyPath, plan: Plan, shard: Shard, file: Path) -> tuple[Rows, pa.Schema]:
     """Count a part's rows from its own columns; raise DamagedError at the first fault."""
-    with on_disk(file) as copy:
-        return _check_bytes(out, plan, shard, copy)
-
-
-def _check_bytes(out: AnyPath, plan: Plan, shard: Shard, file: Path) -> Rows:
     sha256 = file_sha256(file)
     record_file = out / layout.commit_path(shard.part, sha256)
     if not record_file.is_file():
@@ -95,7 +105,7 @@ def _check_bytes(out: AnyPath, plan: Plan, shard: Shard, file: Path) -> Rows:
     for name, got in (("commit record", record), ("footer", footer)):
         if (got.job_fingerprint, got.input_fingerprint, got.shard_id) != expected:
             _fault(shard, f"its {name} names another job, input or shard")
-    rows = _count(file, shard, plan.header)
+    rows, schema = _count(file, shard, plan.header)
     for name, claimed in (("commit record", record.rows), ("footer", footer.tally.rows)):
         if claimed != rows:
             _fault(shard, f"its {name} says {_say(claimed)}, its columns say {_say(rows)}")
@@ -104,15 +114,16 @@ def _check_bytes(out: AnyPath, plan: Plan, shard: Shard, file: Path) -> Rows:
     listed = _listed_errors(out, shard, record.errors_sha256)
     if listed != rows.errors:
         _fault(shard, f"{rows.errors} rows have an error, and {listed} are listed")
-    return rows
+    return rows, schema
 
 
-def _count(file: Path, shard: Shard, header: PlanHeader) -> Rows:
+def _count(file: Path, shard: Shard, header: PlanHeader) -> tuple[Rows, pa.Schema]:
     """Decode every page, its checksum checked, and count what became of the rows."""
     good = null = total = results = 0
     added = header.added_columns
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as source:
+            schema = _without_report(source.schema_arrow)
             for group in range(source.num_row_groups):
                 table = source.read_row_group(group)
                 reasons = table.column(added.error)
@@ -126,7 +137,13 @@ def _count(file: Path, shard: Shard, header: PlanHeader) -> Rows:
         _fault(shard, f"{good} rows have no error, and {results} have a result")
     drop = header.job.errors.mode == "drop"
     errors = shard.rows - good - null if drop else total - good - null
-    return Rows(in_=shard.rows, good=good, null=null, errors=errors)
+    return Rows(in_=shard.rows, good=good, null=null, errors=errors), schema
+
+
+def _without_report(schema: pa.Schema) -> pa.Schema:
+    """Leave out the one entry that differs from part to part."""
+    metadata = {k: v for k, v in (schema.metadata or {}).items() if k != layout.FOOTER_KEY.encode()}
+    return schema.with_metadata(metadata or None)
 
 
 def _listed_errors(out: AnyPath, shard: Shard, sha256: str | None) -> int:

@@ -15,7 +15,7 @@ def test_everything_but_data_starts_with_an_underscore():
         layout.RUN,
         layout.TMP,
         layout.WORKERS,
-        layout.DAMAGED,
+        layout.BROKEN,
         layout.report_path(part),
         layout.commit_path(part, "ab"),
         layout.errors_path(part, "ab"),

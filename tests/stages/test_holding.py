@@ -124,7 +124,7 @@ def test_a_damaged_part_is_named_and_moved_aside(run, damage):
 
     repair(run.out, run.plan, holding)
     assert not run.part(1).exists()
-    assert (run.out / layout.DAMAGED / f"{run.shards[1].part}.0").read_bytes() == spoilt
+    assert (run.out / layout.BROKEN / f"{run.shards[1].part}.0").read_bytes() == spoilt
     assert not (run.out / layout.SUCCESS).exists()
     assert look_at(run.out, run.plan).missing == (1,)
     run.compute(1)
@@ -135,7 +135,7 @@ def test_what_is_moved_aside_twice_is_kept_twice(run):
     for count in (1, 2):
         _truncated(run)
         repair(run.out, run.plan, look_at(run.out, run.plan))
-        assert len(list((run.out / layout.DAMAGED).iterdir())) == count
+        assert len(list((run.out / layout.BROKEN).iterdir())) == count
         run.compute(1)
 
 
@@ -210,4 +210,4 @@ def test_repairing_what_holds_changes_nothing(run):
     repair(run.out, run.plan, look_at(run.out, run.plan))
     assert as_json(written(run, 1)) == report
     assert (run.out / layout.SUCCESS).exists()
-    assert not (run.out / layout.DAMAGED).exists()
+    assert not (run.out / layout.BROKEN).exists()

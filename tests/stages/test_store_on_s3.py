@@ -103,9 +103,9 @@ def test_what_changes_with_the_bytes_is_seen(out, tmp):
 
 def test_a_file_is_moved_within_the_output(out, tmp):
     create(out / "part", b"bytes", tmp)
-    move(out, "part", f"{layout.DAMAGED}/part.0")
+    move(out, "part", f"{layout.BROKEN}/part.0")
     assert names_in(out) == ["_headrace"]
-    assert (out / layout.DAMAGED / "part.0").read_bytes() == b"bytes"
+    assert (out / layout.BROKEN / "part.0").read_bytes() == b"bytes"
 
 
 def test_an_old_output_is_set_aside_whole(out, tmp):

@@ -86,3 +86,12 @@ def test_more_classes_than_there_are_can_not_be_asked_for(look, write_model, tmp
     with pytest.raises(JobError, match=r"model\.top_k: expected at most the model's 2 classes"):
         look(model__path=str(folder), model__task="classify", model__top_k=3)
     look(model__path=str(folder), model__task="classify", model__top_k=2)
+
+
+def test_a_model_whose_digest_is_not_the_asked_for_one_is_refused(look):
+    found = look()
+    digest = found.job_fields["model.digest"]
+    asked = look(model__sha256=digest)
+    assert asked.job_fingerprint == found.job_fingerprint  # the same model, asked for or not
+    with pytest.raises(JobError, match=f"model.sha256: expected {'0' * 64}, got {digest} for"):
+        look(model__sha256="0" * 64)

@@ -252,3 +252,17 @@ def test_a_part_whose_columns_have_another_prefix_is_found(finished_run):
 def test_a_part_without_reasons_is_found(run):
     run.recommit(1, table=pq.read_table(run.part(1)).drop_columns(["headrace_error"]))
     assert "it can't be read" in fault_of_part(run)
+
+
+@pytest.mark.parametrize("change", ["type", "metadata"])
+def test_a_part_of_another_schema_is_named(run, change):
+    """Every reader of the folder would stumble over it, or read something else."""
+    table = pq.read_table(run.part(1), partitioning=None)
+    if change == "type":
+        table = table.set_column(0, "id", table["id"].cast(pa.int32()))
+    else:
+        table = table.replace_schema_metadata({"who": "somebody else"})
+    run.recommit(1, table=table)
+    assert only_fault(run).startswith(
+        f"{run.shards[1].part}: its schema is not that of {run.shards[0].part}"
+    )

@@ -69,7 +69,7 @@ def test_a_run_from_store_to_store_goes_on_where_it_stopped(quick, s3, job):
     assert again.rc == 0, again.stderr
     assert (again.json["shards"]["committed"], again.json["shards"]["skipped"]) == (2, 1)
     assert quick("verify", out, *options).json["ok"]
-    assert any(name.startswith(layout.DAMAGED) for name in names_of(s3, out))
+    assert any(name.startswith(layout.BROKEN) for name in names_of(s3, out))
 
     fresh = quick.run(file, "--fresh")
     assert fresh.rc == 0, fresh.stderr
