@@ -151,6 +151,7 @@ class ErrorSpec(Section):
 
     mode: Annotated[Literal["null", "drop"], BeforeValidator(_yaml_null)] = "null"
     max_ratio: float = Field(default=0.05, ge=0.0, le=1.0)
+    keep_input: bool = Field(default=False, description="list bad rows with their texts")
 
 
 class PriceSpec(Section):

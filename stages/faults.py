@@ -2,7 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
 
 from headrace.schemas import layout
 from headrace.schemas.plan import Shard
@@ -14,37 +17,64 @@ NULL_INPUT = "null input"  # the reason that is none: it is counted apart
 HOPELESS_ROWS = 64
 
 
-def list_faults(out: AnyPath, shard: Shard, faults: Mapping[int, str]) -> str | None:
+Texts = Mapping[int, Mapping[str, str | None]]  # row -> column -> what stands there
+
+
+def list_faults(
+    out: AnyPath, shard: Shard, faults: Mapping[int, str], texts: Texts | None = None
+) -> str | None:
     """Write `_headrace/errors/<part>.<sha256>.jsonl`, a line for each guilty row.
 
-    A line says file, row group, row in it, and reason. The name holds the list's digest and the
-    commit record names it, so that an attempt that loses can't replace the winner's list.
+    A line says file, row group, row in it, and reason, and the row's texts if they are given. The
+    name holds the list's digest and the commit record names it, so that an attempt that loses can't
+    replace the winner's list.
 
     Args:
         out: the output folder.
         shard: where its rows come from.
         faults: reason by row of the shard.
+        texts: of these rows, where the job asks for them (`errors.keep_input`).
 
     Returns:
         The list's SHA-256, or None where there is nothing to list.
     """
     if not faults:
         return None
-    lines = (json.dumps(entry, ensure_ascii=False) for entry in _entries(shard, faults))
+    lines = (
+        json.dumps(entry, ensure_ascii=False) for entry in _entries(shard, faults, texts or {})
+    )
     text = ("\n".join(lines) + "\n").encode()
     sha256 = hashlib.sha256(text).hexdigest()
     create(out / layout.errors_path(shard.part, sha256), text, own_tmp(out))
     return sha256
 
 
-def _entries(shard: Shard, faults: Mapping[int, str]) -> Iterator[dict[str, str | int]]:
+def _entries(shard: Shard, faults: Mapping[int, str], texts: Texts) -> Iterator[dict[str, Any]]:
     first = 0
     for piece in shard.slices:
         for row in sorted(row for row in faults if first <= row < first + piece.rows):
-            yield {
+            entry: dict[str, Any] = {
                 "file": piece.path,
                 "row_group": piece.row_group,
                 "row": piece.row_start + row - first,
                 "reason": faults[row],
             }
+            yield entry | ({"input": dict(texts[row])} if row in texts else {})
         first += piece.rows
+
+
+def texts_of(table: pa.Table, columns: Sequence[str], rows: Iterable[int]) -> Texts:
+    """Take some rows' texts out of a shard; bytes that are no UTF-8 get their numbers."""
+    return {row: {name: _text(table[name].slice(row, 1)) for name in columns} for row in rows}
+
+
+def _text(one: pa.ChunkedArray) -> str | None:
+    """Read the one value of a column of text, be it a dictionary's."""
+    kind = one.type
+    if pa.types.is_dictionary(kind):
+        one = one.cast(kind.value_type)
+    scalar = one[0]
+    if not scalar.is_valid:
+        return None
+    storage = getattr(scalar, "value", scalar) if isinstance(scalar, pa.ExtensionScalar) else scalar
+    return bytes(storage.as_buffer()).decode("utf-8", "backslashreplace")

@@ -14,7 +14,7 @@ from headrace.schemas.report import PartFile, Rows, ShardReport
 from headrace.stages.commit import commit
 from headrace.stages.compute import Computed, compute
 from headrace.stages.encode import encode
-from headrace.stages.faults import list_faults
+from headrace.stages.faults import Texts, list_faults, texts_of
 from headrace.stages.grid import batches_of
 from headrace.stages.handover import put
 from headrace.stages.ledger import Account
@@ -81,7 +81,8 @@ def _journey(shard: Shard, attempt: int, place: Workplace, account: Account) -> 
     )
     output = _output(table, computed, prepared.nulls, faults, place)
     with spans("write_s"), writing(place.out, refusals_only=True):
-        file = _write(shard, place, output, faults, report)
+        errors_sha256 = list_faults(place.out, shard, faults, _kept(shard, table, faults, place))
+        file = _write(shard, place, output, errors_sha256, report)
     return None if file is None else _Committed(report, file, spans.seconds["write_s"])
 
 
@@ -106,10 +107,26 @@ def _output(
     )
 
 
+def _kept(
+    shard: Shard, table: pa.Table, faults: Mapping[int, str], place: Workplace
+) -> Texts | None:
+    """Take the guilty rows' texts where the job asks for them."""
+    job = place.header.job
+    if not job.errors.keep_input or not faults:
+        return None
+    columns = job.input.text_columns
+    if not set(columns) <= set(table.column_names):  # they were read on the GPU alone
+        table = read_slices(place.source, shard.slices, columns)
+    return texts_of(table, columns, faults)
+
+
 def _write(
-    shard: Shard, place: Workplace, table: pa.Table, faults: Mapping[int, str], report: ShardReport
+    shard: Shard,
+    place: Workplace,
+    table: pa.Table,
+    errors_sha256: str | None,
+    report: ShardReport,
 ) -> PartFile | None:
-    errors_sha256 = list_faults(place.out, shard, faults)
     tmp = own_tmp(place.out)
     tmp_file = encode(table, tmp, place.header.job.output.compression, report)
     return commit(tmp_file, place.out, shard.part, report, errors_sha256, tmp)

@@ -126,6 +126,15 @@ def test_guilty_rows_are_listed_by_place_and_never_by_content(tiny_run):
     ]
 
 
+def test_guilty_rows_are_listed_with_their_texts_where_the_job_says_so(tiny_run):
+    """Also where the output does not keep the column."""
+    run = tiny_run(errors__keep_input=True, output__columns=["id"])
+    run.compute(1)
+    (listed,) = (run.out / layout.ERRORS).iterdir()
+    inputs = [json.loads(line)["input"] for line in listed.read_text().splitlines()]
+    assert inputs == [{"text": "nan"}, {"text": "mud"}]
+
+
 def test_nothing_of_a_row_or_an_exception_is_written_outside_the_data(tiny_run):
     run = tiny_run()
     run.compute(0, 1, 2)
