@@ -87,7 +87,7 @@ def test_an_unknown_key_suggests_the_nearest(sections, line):
 
 def test_a_key_like_no_other_gets_the_list():
     (line,) = refusal(data(errors={"zzz": 1}))
-    assert line == "errors.zzz: unknown key; known here: mode, max_ratio"
+    assert line == "errors.zzz: unknown key; known here: mode, max_ratio, keep_input"
 
 
 def test_a_missing_key_is_named():

@@ -79,7 +79,7 @@ def _save_classifier(folder, **config):
         num_attention_heads=4,
         intermediate_size=128,
         id2label=dict(enumerate(["animal", "food", "plant", "place", "act"])),
-        initializer_range=0.5,
+        initializer_range=0.2,  # of wilder weights fp32 itself is not sure
         **config,
     )
     BertForSequenceClassification(config).eval().save_pretrained(folder)

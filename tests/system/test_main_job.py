@@ -181,7 +181,7 @@ def test_a_damaged_part_is_named_and_only_it_is_redone(tmp_path, cli):
     assert [part.stat().st_mtime_ns for part in (first, third)] == times
     assert cli("verify", "out").rc == 0
     assert read_output(tmp_path / "out").equals(whole)
-    assert len(list((tmp_path / "out/_headrace/damaged").iterdir())) == 1
+    assert len(list((tmp_path / "out/_headrace/broken").iterdir())) == 1
 
 
 def cosines(exact, other):
