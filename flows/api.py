@@ -22,6 +22,7 @@ from headrace.schemas.machine import Machine
 from headrace.schemas.preview import Preview
 from headrace.schemas.report import RunReport
 from headrace.schemas.status import Status
+from headrace.schemas.transport import PLAIN, Transport
 from headrace.schemas.verify import Verification
 from headrace.stages.places import AnyPath, place_of
 
@@ -49,6 +50,7 @@ def run(
     fresh: bool = False,
     scheduler: str | None = None,
     workers: int | None = None,
+    transport: Transport = PLAIN,
     prefect: bool = True,
     quiet: bool = False,
 ) -> Shown[RunReport]:
@@ -60,6 +62,7 @@ def run(
         fresh: move an old output aside first.
         scheduler: the address of an existing Dask scheduler; None starts workers here.
         workers: how many workers to start here; None: as the job says.
+        transport: how to reach the scheduler: TLS's files, or `insecure`.
         prefect: run as a Prefect flow run.
         quiet: print nothing.
 
@@ -78,9 +81,8 @@ def run(
 
     parsed = with_limit(as_job(job), limit)
     progress = Progress(None if quiet else console_for(to_stderr=True))
-    call = begin(
-        parsed, Options(fresh=fresh, scheduler=scheduler, workers=workers), progress, started
-    )
+    options = Options(fresh=fresh, scheduler=scheduler, workers=workers, transport=transport)
+    call = begin(parsed, options, progress, started)
     if prefect:
         from headrace.flows.prefect_run import run_with_prefect
 
@@ -94,9 +96,39 @@ def with_limit(job: Job, limit: int | None) -> Job:
     """Limit a job to the first rows of its input."""
     if limit is None:
         return job
-    changed = job.model_dump()
-    changed["input"]["limit"] = limit
+    changed = job.model_dump()  # without storage_options
+    changed["input"] |= {"limit": limit, "storage_options": job.input.storage_options}
+    changed["output"] |= {"storage_options": job.output.storage_options}
     return parse_job(changed)
+
+
+def work(
+    address: str,
+    workers: int | None = None,
+    device: str = "auto",
+    cloud: str = "auto",
+    grace_s: float = 25.0,
+    transport: Transport = PLAIN,
+) -> None:
+    """Work for a scheduler until it ends, or until this machine is taken away (flows/spot.py).
+
+    Args:
+        address: the scheduler's.
+        workers: how many to start; None: one for each GPU, or one.
+        device: auto, cpu or cuda.
+        cloud: whose notices to watch: auto, aws, gcp, azure or none.
+        grace_s: seconds from SIGTERM to the end of this machine.
+        transport: how to reach the scheduler.
+
+    Raises:
+        JobError: there is no such scheduler, or it may not be spoken to in this way.
+        HeadraceError: the workers did not start, or ended by themselves.
+    """
+    from headrace.flows.progress import Progress
+    from headrace.flows.spot import Duty, work
+
+    progress = Progress(console_for(to_stderr=True))
+    work(Duty(address, workers, device, cloud, grace_s, transport), progress.say)
 
 
 def plan(job: AnyJob, *, limit: int | None = None) -> Shown[Preview]:

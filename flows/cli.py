@@ -36,6 +36,10 @@ Set = Annotated[
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first rows of the input.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+TlsCa = Annotated[str | None, typer.Option("--tls-ca", metavar="FILE", help="CA (PEM).")]
+TlsCert = Annotated[str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate.")]
+TlsKey = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS beyond this machine, too.")]
 INTERRUPTED = (
     "interrupted before a shard was in flight; what is committed is valid, and the same command "
     "goes on from there"
@@ -75,6 +79,10 @@ def run(
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="An existing Dask scheduler.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Workers to start here.")] = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    insecure: Insecure = False,
     no_prefect: Annotated[bool, typer.Option("--no-prefect", help="Run without Prefect.")] = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -89,12 +97,39 @@ def run(
             fresh=fresh,
             scheduler=scheduler,
             workers=workers,
+            transport=api.Transport(tls_ca, tls_cert, tls_key, insecure),
             prefect=not no_prefect,
         ),
         as_json,
         debug,
         lambda shown: RUN_EXITS[shown.value.status],
     )
+
+
+@app.command()
+def worker(
+    address: Annotated[str, typer.Argument(help="The scheduler's, such as tcp://HOST:8786.")],
+    workers: Annotated[int | None, typer.Option(min=1, help="How many; null: one a GPU.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    cloud: Annotated[str, typer.Option(help="auto, aws, gcp, azure or none.")] = "auto",
+    grace_s: Annotated[
+        float, typer.Option("--grace-s", min=0, help="Seconds from SIGTERM to the end.")
+    ] = 25.0,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    insecure: Insecure = False,
+    debug: Debug = False,
+) -> None:
+    """Work for a scheduler until it ends, or until this machine is taken away."""
+    try:
+        api = importlib.import_module("headrace.flows.api")
+        transport = api.Transport(tls_ca, tls_cert, tls_key, insecure)
+        api.work(address, workers, device, cloud, grace_s, transport)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - said, and shown by --debug
+        if debug:
+            traceback.print_exc()
+        _fail(error, as_json=False)
 
 
 @app.command()

@@ -5,7 +5,6 @@ used: it starts workers by `multiprocessing`, which fails in a script without a 
 """
 
 import asyncio
-import importlib.util
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -15,24 +14,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import dask
-from distributed import Client
+from distributed import Client, Security
 from distributed.core import rpc
 from distributed.deploy.spec import SpecCluster
 from distributed.deploy.subprocess import SubprocessScheduler, SubprocessWorker
 
-from headrace.flows import gpu_nanny, no_nvml, shield
-from headrace.flows.gpus import Gpu, find_gpus
+from headrace.flows import no_nvml, shield
+from headrace.flows.transport import check_transport, security_of
+from headrace.flows.worker_specs import START_DEADLINE_S, WorkerSpec, worker_specs
 from headrace.schemas.errors import HeadraceError, JobError
 from headrace.schemas.job import Job
-from headrace.stages.cores import READERS, own_cores
+from headrace.schemas.transport import PLAIN, Transport
 from headrace.stages.wording import in_short
 
-START_DEADLINE_S = 60
-GPU_START_DEADLINE_S = 180  # a worker imports cuDF and makes its pool first
 LOOK_S = 1
-RAPIDS = ("dask_cuda", "rmm")
 HOST = "127.0.0.1"
 CONNECT_DEADLINE_S = 15
+ANSWER_DEADLINE_S = 60
 ORPHAN_DEADLINE = "5 minutes"
 
 
@@ -45,25 +43,25 @@ class Cluster:
 
     def workers(self) -> dict[str, str]:
         """The connected workers: address to host."""
-        return {str(address): str(info["host"]) for address, info in self._infos().items()}
+        return {str(address): str(info["host"]) for address, info in self.infos().items()}
 
-    def threads(self) -> list[int]:
-        """The task threads of each connected worker."""
-        return [int(info["nthreads"]) for info in self._infos().values()]
-
-    def _infos(self) -> dict[str, Any]:
-        """What the scheduler knows of the workers.
+    def infos(self) -> dict[str, Any]:
+        """What the scheduler knows of the connected workers, by address.
 
         Raises:
             HeadraceError: the scheduler is gone.
         """
         if not self.connected:
             raise self.lost()
+        # Not `client.scheduler_info`: the client's own timer replaces its answer with an empty one.
         try:
-            infos: dict[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
-        except OSError as error:
+            identity: dict[str, Any] = self.client.sync(
+                self.client.scheduler.identity, n_workers=-1, callback_timeout=ANSWER_DEADLINE_S
+            )
+        except OSError as error:  # TimeoutError is one
             raise self.lost() from error
-        return infos
+        found: dict[str, Any] = identity["workers"]
+        return found
 
     @property
     def connected(self) -> bool:
@@ -80,7 +78,11 @@ class Cluster:
 
 @contextmanager
 def open_cluster(
-    job: Job, scheduler: str | None, workers: int | None, say: Callable[[str], None]
+    job: Job,
+    scheduler: str | None,
+    workers: int | None,
+    say: Callable[[str], None],
+    transport: Transport = PLAIN,
 ) -> Iterator[Cluster]:
     """Start a cluster for this run, or connect to an existing scheduler.
 
@@ -89,6 +91,7 @@ def open_cluster(
         scheduler: the address of an existing scheduler, or None.
         workers: overrides the job's number.
         say: is told what the user should know of the workers.
+        transport: how to reach an existing scheduler.
 
     Raises:
         JobError: there is no scheduler at that address, or it has no worker, or fewer GPUs than
@@ -100,66 +103,19 @@ def open_cluster(
         msg = f"--workers: expected how many to start here, 1 or more, got {got}"
         raise JobError(msg)
     if scheduler is not None:
-        yield from _existing(scheduler)
+        yield from _existing(scheduler, transport)
         return
-    gpus = () if job.compute.device == "cpu" else find_gpus()
-    count = _count(job, workers, len(gpus))
-    if gpus:
-        yield from _own(_gpu_workers(gpus[:count], say), GPU_START_DEADLINE_S)
-    else:
-        yield from _own(_plain_workers(count), START_DEADLINE_S)
+    wanted, key = job.compute.workers, "compute.workers"
+    if workers is not None:
+        wanted, key = workers, "--workers"
+    yield from _own(*worker_specs(job.compute.device, wanted, key, say, {"host": HOST}))
 
 
-def _count(job: Job, workers: int | None, gpus: int) -> int:
-    wanted = job.compute.workers if workers is None else workers
-    if wanted == "auto":
-        return max(1, gpus)
-    if gpus and wanted > gpus:
-        key = "compute.workers" if workers is None else "--workers"
-        msg = (
-            f"{key}: expected at most {gpus}, one for each GPU of this machine, got {wanted}. "
-            "Ask for fewer, or set compute.device: cpu."
-        )
-        raise JobError(msg)
-    return wanted
-
-
-# What makes one worker: its nanny's class, and the arguments that differ from worker to worker.
-_Worker = tuple[type[shield.ShieldedNanny], dict[str, Any]]
-
-
-def _plain_workers(count: int) -> list[_Worker]:
-    return [(shield.ShieldedNanny, {"env": _thread_limits(own_cores(count))})] * count
-
-
-def _gpu_workers(gpus: tuple[Gpu, ...], say: Callable[[str], None]) -> list[_Worker]:
-    missing = [name for name in RAPIDS if importlib.util.find_spec(name) is None]
-    if missing:
-        say(
-            f"no {' and no '.join(missing)} here: the GPU workers go without RMM's memory pool, "
-            "cuDF's spilling and the cores near their GPUs; pip install 'headrace[cuda13]'"
-        )
-    env = _thread_limits(own_cores(len(gpus)))
-    return [
-        (
-            gpu_nanny.GpuNanny,
-            {
-                "env": env,
-                "gpu": gpu.id,
-                "cores": gpu.cores,
-                "free_bytes": gpu.free_bytes,
-                "rapids": not missing,
-            },
-        )
-        for gpu in gpus
-    ]
-
-
-def _own(workers: list[_Worker], deadline_s: int) -> Iterator[Cluster]:
+def _own(workers: list[WorkerSpec], deadline_s: int) -> Iterator[Cluster]:
     with shield.shielded():
         cluster = SpecCluster(
             scheduler=_scheduler_spec(),
-            workers={at: _worker_spec(worker, deadline_s) for at, worker in enumerate(workers)},
+            workers={at: _worker_spec(worker) for at, worker in enumerate(workers)},
             silence_logs=logging.CRITICAL,
         )
     try:
@@ -185,17 +141,8 @@ def _scheduler_spec() -> dict[str, Any]:
     return {"cls": SubprocessScheduler, "options": {"scheduler_kwargs": settings}}
 
 
-def _worker_spec(worker: _Worker, deadline_s: int) -> dict[str, Any]:
-    kind, own_settings = worker
-    settings = {
-        "host": HOST,
-        "nthreads": READERS,
-        "memory_limit": 0,
-        "death_timeout": deadline_s,
-        "silence_logs": logging.CRITICAL,
-        **own_settings,
-    }
-    options = {"worker_class": f"{kind.__module__}.{kind.__name__}", "worker_kwargs": settings}
+def _worker_spec(worker: WorkerSpec) -> dict[str, Any]:
+    options = {"worker_class": worker.nanny, "worker_kwargs": worker.settings}
     return {"cls": SubprocessWorker, "options": options}
 
 
@@ -228,42 +175,61 @@ def _wait_for_workers(cluster: SpecCluster, client: Client, count: int, deadline
         return
 
 
-def _existing(address: str) -> Iterator[Cluster]:
-    try:
-        with ThreadPoolExecutor(1) as pool:  # a notebook's own thread runs a loop already
-            kind = pool.submit(asyncio.run, _ask(address)).result()
-        if kind != "Scheduler":
-            msg = f"a Dask {kind}"
-            raise ValueError(msg)  # noqa: TRY301 - said as all that is wrong with the address
-        client = Client(address, timeout=CONNECT_DEADLINE_S)
-    except Exception as error:
-        late = isinstance(error, TimeoutError)
-        why = f"no answer within {CONNECT_DEADLINE_S} s" if late else in_short(error)
-        msg = (
-            f"--scheduler: expected a Dask scheduler at {address!r}, got {why}. "
-            "Its address looks like tcp://HOST:8786; start one with: dask scheduler"
-        )
-        raise JobError(msg) from error
-    with client:
+def _existing(address: str, transport: Transport) -> Iterator[Cluster]:
+    with _connect(address, transport) as client:
         try:
             client.wait_for_workers(1, timeout=START_DEADLINE_S)
         except TimeoutError as error:
             msg = (
                 f"--scheduler: expected a worker at {address} within {START_DEADLINE_S} s, "
-                "got none. Start one with: dask worker " + address
+                "got none. Start one with: headrace worker " + address
             )
             raise JobError(msg) from error
         yield Cluster(client, own=False)
 
 
-async def _ask(address: str) -> str:
+def ask_scheduler(address: str, transport: Transport, argument: str) -> None:
+    """Ask whether a scheduler is there.
+
+    Args:
+        address: such as tcp://HOST:8786.
+        transport: how to reach it.
+        argument: where the address was given, for the message.
+
+    Raises:
+        JobError: there is none, or it may not be spoken to in this way.
+    """
+    check_transport(address, transport)
+    try:
+        with ThreadPoolExecutor(1) as pool:  # a notebook's own thread runs a loop already
+            kind = pool.submit(asyncio.run, _ask(address, security_of(transport))).result()
+        if kind != "Scheduler":
+            msg = f"a Dask {kind}"
+            raise ValueError(msg)  # noqa: TRY301 - said as all that is wrong with the address
+    except Exception as error:
+        raise _no_scheduler(address, argument, error) from error
+
+
+def _connect(address: str, transport: Transport) -> Client:
+    ask_scheduler(address, transport, "--scheduler")
+    try:
+        return Client(address, timeout=CONNECT_DEADLINE_S, security=security_of(transport))
+    except OSError as error:
+        raise _no_scheduler(address, "--scheduler", error) from error
+
+
+def _no_scheduler(address: str, argument: str, error: Exception) -> JobError:
+    late = isinstance(error, TimeoutError)
+    why = f"no answer within {CONNECT_DEADLINE_S} s" if late else in_short(error)
+    return JobError(
+        f"{argument}: expected a Dask scheduler at {address!r}, got {why}. "
+        "Its address looks like tcp://HOST:8786; start one with: dask scheduler"
+    )
+
+
+async def _ask(address: str, security: Security | None) -> str:
     """Ask who is there. Dask's client would wait for ever for one that listens and is silent."""
-    async with asyncio.timeout(CONNECT_DEADLINE_S), rpc(address) as there:
+    how = {} if security is None else security.get_connection_args("client")
+    async with asyncio.timeout(CONNECT_DEADLINE_S), rpc(address, connection_args=how) as there:
         identity = await there.identity()
     return str(identity["type"])
-
-
-def _thread_limits(cores: int) -> dict[str, str]:
-    # Dask allows one thread a library; the device thread uses this worker's share.
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    return dict.fromkeys(names, str(cores))

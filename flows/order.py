@@ -8,7 +8,9 @@ from headrace.schemas.report import Price
 from headrace.stages.places import AnyPath, place_of
 
 # The functions of flows/worker.py.
-Task = Literal["resolve_on_worker", "get_ready", "run_shard", "begin_no_more", "say_goodbye"]
+Task = Literal[
+    "resolve_on_worker", "get_ready", "run_shard", "begin_no_more", "say_goodbye", "leave"
+]
 
 
 def on_worker(task: Task, *args: object) -> Any:  # noqa: ANN401 - whatever the task gives
@@ -53,4 +55,6 @@ class Order:
 
 @dataclass(frozen=True)
 class NotBegun:
-    """What a shard gives that was asked for while its run was being drained."""
+    """What a shard gives that was not computed because its run, or its worker, is about to end."""
+
+    leaving: bool = False  # it is the worker

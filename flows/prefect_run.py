@@ -12,7 +12,7 @@ from typing import Any
 from headrace.flows.progress import Progress
 from headrace.flows.run import Invocation, WaveStarted, find_work, finished, run_shards
 from headrace.flows.shield import shielded
-from headrace.flows.submit import Wave
+from headrace.flows.waves import Wave
 from headrace.schemas.errors import HeadraceError
 from headrace.schemas.report import RunReport
 from headrace.stages.wording import in_short

@@ -6,18 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from distributed import wait
-
 from headrace.flows.cluster import Cluster, open_cluster
+from headrace.flows.crew import Crew
+from headrace.flows.error_ratio import too_many_errors
 from headrace.flows.interrupt import Interrupts
 from headrace.flows.order import Order, on_worker
 from headrace.flows.progress import Progress
-from headrace.flows.submit import Submission, Tried, Watcher, Wave, too_many_errors
+from headrace.flows.resolve_shapes import resolve_shapes
+from headrace.flows.submit import Submission, Tried, Watcher
+from headrace.flows.waves import Wave
 from headrace.schemas import layout
-from headrace.schemas.errors import HeadraceError, JobError, OutputError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import Plan
 from headrace.schemas.report import RunReport
+from headrace.schemas.transport import PLAIN, Transport
 from headrace.stages.destination import (
     made,
     output_place,
@@ -30,12 +32,10 @@ from headrace.stages.holding import Holding, look_at, repair
 from headrace.stages.model_folder import PACKAGE
 from headrace.stages.places import AnyPath, local_path
 from headrace.stages.plan import draw_plan, restore_plan, write_plan
-from headrace.stages.sample import sample_slices
 from headrace.stages.store import writing
 from headrace.stages.survey import Survey, survey
 from headrace.stages.totals import add_up
 
-READY_DEADLINE_S = 900
 GOODBYE_DEADLINE_S = 10
 INTERRUPTED = "interrupted; what is committed is valid, and the same command goes on from there"
 
@@ -49,6 +49,7 @@ class Options:
     fresh: bool = False
     scheduler: str | None = None
     workers: int | None = None
+    transport: Transport = PLAIN
 
 
 @dataclass
@@ -124,7 +125,8 @@ def run_shards(
     call.progress.say(f"starting {_cluster_name(call)}")
     with Interrupts() as interrupts:
         options, say = call.options, call.progress.say
-        with open_cluster(call.job, options.scheduler, options.workers, say) as cluster:
+        where = (options.scheduler, options.workers)
+        with open_cluster(call.job, *where, say, options.transport) as cluster:
             if plan is None:
                 plan = _make_plan(call, surveyed, cluster)
             holding = look_at(call.out, plan)
@@ -152,13 +154,15 @@ def _run(
     if too_many is not None:
         return Tried(stopped=too_many)
     call.progress.say("loading the model")
-    workers = _ready_workers(call, cluster, order)
+    crew = Crew(cluster, order, call.progress.say)
+    crew.muster()
     call.startup_s = time.monotonic() - call.started
     call.progress.plan(plan)
 
     todo = [shard for shard in plan.shards if shard.index not in holding.reports]
-    watcher = Watcher(wave_started, call.progress.shard_done, call.progress.draining)
-    submission = Submission(cluster, call.job, order, workers, before, watcher)
+    say = call.progress
+    watcher = Watcher(wave_started, say.shard_done, say.draining, say.say)
+    submission = Submission(cluster, crew, call.job, order, before, watcher)
     tried = submission.tried
     with call.progress.bar(plan.header.rows, before.in_, call.startup_s):
         try:
@@ -174,26 +178,7 @@ def _run(
 def _make_plan(call: Invocation, surveyed: Survey, cluster: Cluster) -> Plan:
     call.progress.say("planning: sampling lengths, loading the model, checking precision")
     shards = surveyed.cut()
-    rows = sum(shard.rows for shard in shards) // max(1, len(shards))
-    first, host = next(iter(sorted(cluster.workers().items())))
-    siblings = sum(1 for other in cluster.workers().values() if other == host)
-    future = cluster.client.submit(
-        on_worker,
-        "resolve_on_worker",
-        call.job,
-        str(surveyed.base),
-        surveyed.schema,
-        sample_slices(shards),
-        rows,
-        siblings,
-        workers=[first],
-        pure=False,
-    )
-    try:
-        resolved = future.result(timeout=READY_DEADLINE_S)
-    except TimeoutError as error:
-        msg = f"expected the model to load on {first} within {READY_DEADLINE_S} s, and it did not"
-        raise HeadraceError(msg) from error
+    resolved = resolve_shapes(call.job, surveyed, shards, cluster)
     with writing(call.out):
         if call.options.fresh:
             _set_aside(call)
@@ -211,29 +196,6 @@ def _order(call: Invocation, surveyed: Survey, cluster: Cluster) -> Order:
         workers_by_host=tuple((host, hosts.count(host)) for host in sorted(set(hosts))),
         own_process=cluster.own,
     )
-
-
-def _ready_workers(call: Invocation, cluster: Cluster, order: Order) -> list[str] | None:
-    """Get every worker ready. Returns those that may take shards, or None when all may."""
-    futures = {
-        address: cluster.client.submit(on_worker, "get_ready", order, workers=[address], pure=False)
-        for address in cluster.workers()
-    }
-    try:
-        wait(list(futures.values()), timeout=READY_DEADLINE_S)
-    except TimeoutError as error:
-        late = sorted(address for address, future in futures.items() if not future.done())
-        msg = f"expected these workers to load the model within {READY_DEADLINE_S} s: {late}"
-        raise HeadraceError(msg) from error
-    refusals = {address: future.exception() for address, future in futures.items()}
-    for address, refusal in refusals.items():
-        if refusal is not None:
-            if isinstance(refusal, JobError | OutputError) or all(refusals.values()):
-                raise refusal
-            call.progress.say(f"worker {address} takes no shard: {refusal}")
-    if not any(refusals.values()):
-        return None
-    return [address for address, refusal in refusals.items() if refusal is None]
 
 
 def _say_goodbye(call: Invocation, cluster: Cluster, order: Order) -> None:

@@ -1,39 +1,35 @@
-"""HOW shards reach the workers: one rolling window, no barrier, and every outcome accounted for."""
+"""HOW shards reach the workers: one rolling window, no barrier, and every outcome accounted for.
 
-import threading
+Each shard is given to one worker by name, so that the client knows what a worker holds when it
+dies. Those shards are suspects then: each is run again alone on a worker, and only a death while
+alone counts against a shard. What a worker committed before it went is seen in the output.
+"""
+
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from distributed import Future, wait
 from distributed.client import FuturesCancelledError
+from distributed.scheduler import KilledWorker
 
 from headrace.flows.cluster import Cluster
+from headrace.flows.crew import Crew, Member
+from headrace.flows.error_ratio import too_many_errors
 from headrace.flows.order import NotBegun, Order, on_worker
+from headrace.flows.waves import Wave, waves_of
 from headrace.schemas.errors import HeadraceError, JobError, OutputError, ShardError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import Shard
 from headrace.schemas.report import Rows, ShardReport
+from headrace.stages.holding import written_report
 
-WAVES = 50
 TICK_S = 1.0
-WORKER_DEADLINE_S = 120.0
-# Too few rows say nothing about a ratio.
-JUDGED_FROM_ROWS = 1_000
-
-
-@dataclass
-class Wave:
-    """A reporting group of shards. `done` is set when nothing more will happen to them."""
-
-    index: int
-    shards: int
-    left: int
-    started: bool = False
-    failed: list[str] = field(default_factory=list)
-    done: threading.Event = field(default_factory=threading.Event)
+# A result is some kilobytes: it is late because the worker that holds it is gone.
+RESULT_DEADLINE_S = 30.0
+NAMED = 5  # shards in a message
 
 
 @dataclass
@@ -43,6 +39,7 @@ class Watcher:
     wave_started: Callable[[Wave], None]
     shard_done: Callable[[Shard, ShardReport | None], None]
     draining: Callable[[int], None]  # how many shards are still to be finished
+    say: Callable[[str], None]
 
 
 @dataclass
@@ -53,11 +50,11 @@ class Tried:
     stopped: str | None = None  # why the run stopped before its end
 
 
-def waves_of(shards: Sequence[Shard]) -> list[Wave]:
-    """Group the shards into at most 50 waves of equal size."""
-    size = max(1, -(-len(shards) // WAVES))
-    groups = (min(size, len(shards) - start) for start in range(0, len(shards), size))
-    return [Wave(index, number, number) for index, number in enumerate(groups)]
+@dataclass(frozen=True)
+class _Placed:
+    shard: Shard
+    member: Member
+    alone: bool
 
 
 class Submission:
@@ -66,9 +63,9 @@ class Submission:
     def __init__(
         self,
         cluster: Cluster,
+        crew: Crew,
         job: Job,
         order: Order,
-        workers: Sequence[str] | None,
         before: Rows,
         watcher: Watcher,
     ) -> None:
@@ -76,20 +73,25 @@ class Submission:
 
         Args:
             cluster: where to submit.
-            job: attempts and error ratio.
+            crew: its workers.
+            job: attempts, deadlines and error ratio.
             order: what to tell the workers.
-            workers: the only workers that may take shards; None: any, new ones too.
             before: rows that earlier invocations committed.
             watcher: who wants to know.
         """
-        self._cluster, self._job, self._order, self._workers = cluster, job, order, workers
+        self._cluster, self._crew, self._job, self._order = cluster, crew, job, order
         self._rows, self._watcher = before, watcher
         self.tried = Tried()
-        self._attempts: dict[int, int] = {}
-        self._running: dict[Future, Shard] = {}
+        self._tries: Counter[int] = Counter()  # submissions of a shard
+        self._errors: Counter[int] = Counter()  # of these, how many raised
+        self._deaths: Counter[int] = Counter()  # of workers that held the shard alone
+        self._queue: deque[Shard] = deque()
+        self._suspects: deque[Shard] = deque()
+        self._cell: Member | None = None  # the worker that is kept for suspects
+        self._running: dict[Future, _Placed] = {}
         self._serial = count()
         self._draining = False
-        self._worker_seen = time.monotonic()
+        self._worker_seen: float | None = None
 
     def run(self, shards: Sequence[Shard], drain_asked: Callable[[], bool]) -> Tried:
         """Run the shards until each is committed or failed, or the run must stop.
@@ -100,22 +102,23 @@ class Submission:
 
         Raises:
             JobError: a worker found the job itself at fault.
-            HeadraceError: no worker was left for two minutes, or the scheduler is gone.
+            HeadraceError: no worker was left for too long, or the scheduler is gone.
             KeyboardInterrupt: the user stopped the run at once; what is committed stays.
         """
         waves = waves_of(shards)
         size = waves[0].shards if waves else 1
-        queue = deque(shards)
-        self._place = {shard.index: waves[at // size] for at, shard in enumerate(shards)}
+        self._queue.extend(shards)
+        self._waves = {shard.index: waves[at // size] for at, shard in enumerate(shards)}
         try:
-            while (queue or self._running) and self.tried.stopped is None:
+            while self._left() and self.tried.stopped is None:
                 if drain_asked() and not self._draining:
                     self._drain()
                 if self._draining and not self._running:
                     break
-                self._fill(queue)
+                self._look_after_workers()
+                self._fill()
                 for future in self._finished():
-                    self._account(future, queue)
+                    self._account(future)
         finally:
             if self._cluster.connected:
                 self._cluster.client.cancel(list(self._running), force=True)
@@ -123,112 +126,177 @@ class Submission:
                 wave.done.set()
         return self.tried
 
+    def _left(self) -> bool:
+        return bool(self._queue or self._suspects or self._running)
+
     def _drain(self) -> None:
         """Let the workers finish what they began; what waits for a thread there is given back."""
         self._draining = True
-        self._watcher.draining(min(sum(self._cluster.threads()), len(self._running)))
+        threads = sum(member.threads for member in self._crew.ready())
+        self._watcher.draining(min(threads, len(self._running)))
         self._cluster.client.run(
             on_worker, "begin_no_more", self._order.invocation, on_error="ignore"
         )
 
-    def _fill(self, queue: deque[Shard]) -> None:
+    def _look_after_workers(self) -> None:
+        """Take back the shards of workers that are gone; wait for others, but not for ever."""
+        for member in self._crew.look():
+            for future in list(member.shards):
+                self._died(future)
+        now = time.monotonic()
+        if not self._crew.empty():
+            self._worker_seen = None
+        elif self._worker_seen is None:
+            self._worker_seen = now
+            limit_s = self._job.compute.worker_timeout_s
+            self._watcher.say(f"no worker is left; waiting up to {limit_s:g} s for another")
+        elif now - self._worker_seen > self._job.compute.worker_timeout_s:
+            waiting = [placed.shard for placed in self._running.values()]
+            names = [shard.part for shard in (*waiting, *self._suspects, *self._queue)]
+            more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+            msg = (
+                f"expected a worker within compute.worker_timeout_s "
+                f"{self._job.compute.worker_timeout_s:g} s, got none, for "
+                f"{', '.join(names[:NAMED])}{more}. What is committed is valid; start workers and "
+                "run the same command again."
+            )
+            raise HeadraceError(msg)
+
+    def _fill(self) -> None:
         if self._draining:
             return
-        room = self._window() - len(self._running)
-        while queue and room > 0:
-            shard = queue.popleft()
-            wave = self._place[shard.index]
-            if not wave.started:
-                wave.started = True
-                self._watcher.wave_started(wave)
-            attempt = self._attempts.get(shard.index, 0) + 1
-            self._attempts[shard.index] = attempt
-            self._running[self._submit(shard, attempt)] = shard
-            room -= 1
+        ready = self._crew.ready()
+        cell = self._choose_cell(ready)
+        if cell is not None and self._suspects and not cell.shards:
+            self._place(self._suspects.popleft(), cell, alone=True)
+        others = [member for member in ready if member is not cell]
+        while self._queue:
+            free = [member for member in others if member.room > 0]
+            if not free:
+                return
+            member = min(free, key=lambda one: len(one.shards) / one.threads)
+            self._place(self._queue.popleft(), member, alone=False)
 
-    def _window(self) -> int:
-        threads = self._cluster.threads()
-        return max(1, sum(threads) + len(threads))
+    def _choose_cell(self, ready: Sequence[Member]) -> Member | None:
+        """Keep one worker free for suspects, as long as there are any."""
+        alone = any(placed.alone for placed in self._running.values())
+        if not self._suspects and not alone:
+            self._cell = None
+        elif self._cell not in ready:
+            self._cell = min(ready, key=lambda member: len(member.shards), default=None)
+        return self._cell
 
-    def _submit(self, shard: Shard, attempt: int) -> Future:
-        return self._cluster.client.submit(
+    def _place(self, shard: Shard, member: Member, *, alone: bool) -> None:
+        wave = self._waves[shard.index]
+        if not wave.started:
+            wave.started = True
+            self._watcher.wave_started(wave)
+        self._tries[shard.index] += 1
+        attempt = self._tries[shard.index]
+        future = self._cluster.client.submit(
             on_worker,
             "run_shard",
             self._order,
             shard,
             attempt,
             key=f"{shard.part}-{attempt}-{next(self._serial)}-{self._order.invocation}",
-            workers=self._workers,
+            workers=[member.address],
             pure=False,
             retries=0,
         )
+        member.shards.add(future)
+        self._running[future] = _Placed(shard, member, alone)
 
     def _finished(self) -> Iterable[Future]:
+        if not self._running:
+            time.sleep(TICK_S if self._worker_seen is not None else TICK_S / 10)
+            return []
         try:
             wait(list(self._running), timeout=TICK_S, return_when="FIRST_COMPLETED")
         except TimeoutError:
-            self._check_workers()
             return []
         except FuturesCancelledError as error:
             raise self._cluster.lost() from error
-        self._worker_seen = time.monotonic()
         return [future for future in self._running if future.done()]
 
-    def _check_workers(self) -> None:
-        if self._cluster.workers():
-            self._worker_seen = time.monotonic()
-        elif time.monotonic() - self._worker_seen > WORKER_DEADLINE_S:
-            names = ", ".join(sorted(shard.part for shard in self._running.values()))
-            msg = f"expected a worker within {WORKER_DEADLINE_S:.0f} s, got none, for {names}"
-            raise HeadraceError(msg)
-
-    def _account(self, future: Future, queue: deque[Shard]) -> None:
+    def _account(self, future: Future) -> None:
         if future.cancelled():  # nobody here cancels a shard that is still accounted for
             raise self._cluster.lost()
-        shard = self._running.pop(future)
         error = future.exception()
+        if isinstance(error, KilledWorker):
+            self._crew.forget(self._running[future].member)
+            self._died(future)
+            return
         if isinstance(error, JobError):
             raise error
         if isinstance(error, OutputError):  # no shard is to blame, and the next would meet it too
             self.tried.stopped = str(error)
             return
         if error is not None:
-            self._on_error(shard, error, queue)
+            self._on_error(self._take(future).shard, error)
             return
-        report: ShardReport | NotBegun | None = future.result()
-        if isinstance(report, NotBegun):
+        try:
+            report: ShardReport | NotBegun | None = future.result(timeout=RESULT_DEADLINE_S)
+        except TimeoutError:
+            self._died(future)
             return
+        placed = self._take(future)
+        if not isinstance(report, NotBegun):
+            self._committed(placed.shard, report)
+        elif report.leaving:
+            self._crew.leaves(placed.member.address)
+            self._queue.appendleft(placed.shard)
+
+    def _take(self, future: Future) -> _Placed:
+        placed = self._running.pop(future)
+        placed.member.shards.discard(future)
+        return placed
+
+    def _died(self, future: Future) -> None:
+        """Take back a shard whose worker is gone, be it dead or only away."""
+        placed = self._take(future)
+        shard = placed.shard
+        self._cluster.client.cancel([future], force=True)
+        if (self._order.out / shard.part).exists():
+            self._committed(shard, written_report(self._order.out, shard))
+        elif placed.member.state == "out":  # it had said so
+            self._queue.appendleft(shard)
+        elif not placed.alone:
+            self._suspects.append(shard)
+        else:
+            self._deaths[shard.index] += 1
+            deaths = self._deaths[shard.index]
+            if deaths < self._job.compute.max_attempts:
+                self._suspects.append(shard)
+                return
+            times = "once" if deaths == 1 else f"{deaths} times"
+            self._fail(shard, f"the worker died while it computed this shard alone, {times}")
+
+    def _committed(self, shard: Shard, report: ShardReport | None) -> None:
         if report is not None:
             self._rows += report.tally.rows
         self._watcher.shard_done(shard, report)
         self._close(shard)
         self.tried.stopped = too_many_errors(self._rows, self._job.errors.max_ratio)
 
-    def _on_error(self, shard: Shard, error: BaseException, queue: deque[Shard]) -> None:
-        hopeless = isinstance(error, ShardError)
-        if not hopeless and self._attempts[shard.index] < self._job.compute.max_attempts:
-            queue.appendleft(shard)
+    def _on_error(self, shard: Shard, error: BaseException) -> None:
+        self._errors[shard.index] += 1
+        tries = self._errors[shard.index]
+        if not isinstance(error, ShardError) and tries < self._job.compute.max_attempts:
+            self._queue.appendleft(shard)
             return
         text = (
             str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
         )
-        tries = self._attempts[shard.index]
-        self.tried.failures[shard.part] = f"{text} ({tries} attempt{'s' * (tries > 1)})"
-        self._place[shard.index].failed.append(shard.part)
+        self._fail(shard, f"{text} ({tries} attempt{'s' * (tries > 1)})")
+
+    def _fail(self, shard: Shard, why: str) -> None:
+        self.tried.failures[shard.part] = why
+        self._waves[shard.index].failed.append(shard.part)
         self._close(shard)
 
     def _close(self, shard: Shard) -> None:
-        wave = self._place[shard.index]
+        wave = self._waves[shard.index]
         wave.left -= 1
         if wave.left == 0:
             wave.done.set()
-
-
-def too_many_errors(rows: Rows, max_ratio: float) -> str | None:
-    """Say why a run must stop, if so many of its rows failed."""
-    if rows.in_ < JUDGED_FROM_ROWS or rows.errors <= max_ratio * rows.in_:
-        return None
-    return (
-        f"{rows.errors:,} of {rows.in_:,} rows failed, above errors.max_ratio {max_ratio:g}; "
-        "see _headrace/errors/ for the rows and their reasons"
-    )

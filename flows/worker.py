@@ -5,7 +5,7 @@ The client submits these functions by their names (flows/order.py): this module 
 
 import shutil
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import torch
@@ -13,7 +13,7 @@ from distributed import get_worker
 
 from headrace.flows.order import NotBegun, Order
 from headrace.schemas import layout
-from headrace.schemas.errors import HeadraceError
+from headrace.schemas.errors import HeadraceError, PreemptedError
 from headrace.schemas.job import Job, Precision
 from headrace.schemas.plan import PlanHeader, Resolved, Shard, Slice
 from headrace.schemas.report import ShardReport
@@ -26,12 +26,14 @@ from headrace.stages.ledger import WorkerLedger
 from headrace.stages.listing import base_place
 from headrace.stages.load_model import load_module
 from headrace.stages.model_folder import ModelFolder, model_digest, open_model_folder
+from headrace.stages.notice import Notice
 from headrace.stages.nvml import Gauge
 from headrace.stages.open_forward import open_forward
 from headrace.stages.processor import choose_device, multiplies_bf16
 from headrace.stages.read import Source
 from headrace.stages.resolve import resolve
 from headrace.stages.shard import process_shard
+from headrace.stages.stall import StallWatch
 from headrace.stages.store import own_tmp, read_json, writing
 from headrace.stages.text_road import open_text_road
 from headrace.stages.trial import Load
@@ -49,6 +51,7 @@ class _Process:
     place: Workplace | None = None
     journal: Journal | None = None
     drained: str | None = None  # the invocation whose shards are not begun any more
+    notice: Notice = field(default_factory=Notice)
 
 
 _PROCESS = _Process(threading.Lock())
@@ -92,11 +95,14 @@ def run_shard(order: Order, shard: Shard, attempt: int) -> ShardReport | NotBegu
         OutputError: the output's disk does not take the part.
         HeadraceError: this worker can't take the plan's road, or the shard can't be computed.
     """
-    if _PROCESS.drained == order.invocation:
-        return NotBegun()
+    if _PROCESS.notice.given or _PROCESS.drained == order.invocation:
+        return NotBegun(leaving=_PROCESS.notice.given)
     if (order.out / shard.part).exists():
         return None
-    report = process_shard(shard, attempt, _place(order))
+    try:
+        report = process_shard(shard, attempt, _place(order))
+    except PreemptedError:
+        return NotBegun(leaving=True)
     if _PROCESS.journal is not None:
         with writing(order.out, refusals_only=True):
             _PROCESS.journal.beat()
@@ -108,11 +114,16 @@ def begin_no_more(invocation: str) -> None:
     _PROCESS.drained = invocation
 
 
-def say_goodbye(invocation: str) -> None:
-    """Write the journal's last record of this run."""
+def leave(seconds_left: float) -> None:
+    """Begin no shard any more, whatever the run, and finish those that can be done by then."""
+    _PROCESS.notice.give(seconds_left)
+
+
+def say_goodbye(invocation: str | None) -> None:
+    """Write the journal's last record of this run; None: of whichever run it is."""
     with _PROCESS.lock:
         order, journal = _PROCESS.order, _PROCESS.journal
-        if journal is not None and order is not None and order.invocation == invocation:
+        if journal is not None and order is not None and invocation in (None, order.invocation):
             journal.close()
             shutil.rmtree(own_tmp(order.out))
 
@@ -122,6 +133,8 @@ def _place(order: Order) -> Workplace:
         if _PROCESS.place is None or _PROCESS.order != order:
             if _PROCESS.journal is not None:
                 _PROCESS.journal.close()
+            if _PROCESS.place is not None:
+                _PROCESS.place.stall.close()
             _PROCESS.place = _set_up(order)
             _PROCESS.order = order
         return _PROCESS.place
@@ -156,6 +169,8 @@ def _set_up(order: Order) -> Workplace:
         price=price,
         invocation=order.invocation,
         name=_PROCESS.journal.name,
+        stall=StallWatch(order.job.compute.stall_timeout_s),
+        notice=_PROCESS.notice,
         gauge=Gauge(device_uuid()) if header.road.device == "cuda" else None,
     )
 

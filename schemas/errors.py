@@ -5,7 +5,8 @@ HeadraceError            1  something went wrong that no row and no shard is to 
 ├── OtherRunError        5  the output folder belongs to another job or another input
 ├── DamagedError         1  a file in the output folder can't be read
 ├── OutputError          1  the output folder can't be written: full, read-only, forbidden
-└── ShardError           -  one shard can't be computed; the run goes on and ends with 3
+├── ShardError           -  one shard can't be computed; the run goes on and ends with 3
+└── PreemptedError       -  the worker is about to end; the shard goes back to the queue
 
 A message says what was expected, what came, and what to do.
 """
@@ -57,6 +58,10 @@ class ShardError(HeadraceError):
     """A shard can't be computed, and computing it again would not help."""
 
     exit_code = ExitCode.FAILED
+
+
+class PreemptedError(HeadraceError):
+    """The worker is about to end, and the shard would not be done by then: nobody's failure."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -142,6 +142,8 @@ class ComputeSpec(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     workers: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     max_attempts: int = Field(default=3, ge=1)
+    stall_timeout_s: float = Field(default=900.0, gt=0, description="what one batch may take")
+    worker_timeout_s: float = Field(default=300.0, gt=0, description="to be without any worker")
     batch_tokens: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     max_shapes: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = "auto"
 

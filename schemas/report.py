@@ -160,6 +160,7 @@ class ShardReport(Value):
     precision: str
     started: str  # UTC, ISO 8601
     tally: Tally
+    token_limit: int | None = None  # of a batch, since memory ran out on this worker
     latency: Latency | None  # None for a shard without a batch
     device_use: DeviceUse
     price: Price | None

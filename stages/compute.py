@@ -31,7 +31,11 @@ class Computed:
 
 
 def compute(
-    ragged: RaggedOnDevice, batches: Sequence[StaticBatch], rows: int, place: Workplace
+    ragged: RaggedOnDevice,
+    batches: Sequence[StaticBatch],
+    rows: int,
+    place: Workplace,
+    part: str,
 ) -> Computed:
     """Run a shard's batches; isolate the rows that can't be computed.
 
@@ -40,32 +44,60 @@ def compute(
         batches: which rows to compute, in which shapes.
         rows: N, how many rows the shard has.
         place: the worker's model and device.
+        part: the shard's name.
 
     Raises:
         ShardError: the fault is not in the rows.
+        PreemptedError: the worker is about to end, too soon for this shard.
     """
-    forward = place.forward
+    forward, budget = place.forward, place.budget
     forward.spans = Spans()
     results = Results(rows, place.header.result)
-    latencies_ms: list[float] = []
+    pace = _Pace(ragged, batches, place, part)
+    meter = _start_meter(place)
+    limits = [limit for limit in (forward.token_limit, budget.tokens) if limit is not None]
+    limit = min(limits, default=None)
+    try:
+        outcome = run_batches(batches, pace.launch, results.place, forward.depth, limit)
+    finally:
+        place.stall.rest()
+        use = meter()
+    if outcome.oom_halvings:  # what was too much for one shard is so for the next
+        budget.tokens = outcome.token_limit
+    return Computed(results, outcome, pace.latencies_ms, forward.spans.seconds, use)
 
-    def launch(batch: StaticBatch) -> Collect:
+
+class _Pace:
+    """Launches a shard's batches, times them, and looks at each boundary whether to go on."""
+
+    def __init__(
+        self,
+        ragged: RaggedOnDevice,
+        batches: Sequence[StaticBatch],
+        place: Workplace,
+        part: str,
+    ) -> None:
+        self._ragged, self._place, self._part = ragged, place, part
+        self._all_tokens = sum(batch.padded_tokens for batch in batches)
+        self._done_tokens = 0
+        self._start = time.perf_counter()
+        self.latencies_ms: list[float] = []
+
+    def launch(self, batch: StaticBatch) -> Collect:
+        """Begin a batch."""
         start = time.perf_counter()
-        collect = forward.launch(ragged, batch)
+        self._place.notice.check(start - self._start, self._done_tokens, self._all_tokens)
+        self._place.stall.step(self._part)
+        collect = self._place.forward.launch(self._ragged, batch)
 
         def timed() -> BatchResult:
+            self._place.stall.step(self._part)
             result = collect()
-            latencies_ms.append((time.perf_counter() - start) * 1e3)
+            self.latencies_ms.append((time.perf_counter() - start) * 1e3)
+            self._done_tokens += batch.padded_tokens
             return result
 
         return timed
-
-    meter = _start_meter(place)
-    try:
-        outcome = run_batches(batches, launch, results.place, forward.depth, forward.token_limit)
-    finally:
-        use = meter()
-    return Computed(results, outcome, latencies_ms, forward.spans.seconds, use)
 
 
 def _start_meter(place: Workplace) -> Callable[[], DeviceUse]:

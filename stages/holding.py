@@ -75,14 +75,14 @@ def _look_at_part(out: AnyPath, header: PlanHeader, shard: Shard) -> _Part | Non
     fingerprints = (inside.job_fingerprint, inside.input_fingerprint, inside.shard_id)
     if fingerprints != (header.job_fingerprint, header.input_fingerprint, shard.id):
         return _Part(damage=f"{shard.part}: its footer names another job, input or shard")
-    written = _written_report(out, shard)
+    written = written_report(out, shard)
     known = written.file if written else None
     if known and (known.size_bytes, known.version) == seen(file):
         return _Part(report=written)
     return _read_in_full(out, shard, file, inside, written)
 
 
-def _written_report(out: AnyPath, shard: Shard) -> ShardReport | None:
+def written_report(out: AnyPath, shard: Shard) -> ShardReport | None:
     """Return the part's report, if it is there and whole."""
     path = out / layout.report_path(shard.part)
     if not path.is_file():

@@ -15,6 +15,8 @@ from headrace.stages.faults import HOPELESS_ROWS
 from headrace.stages.forward import BatchResult
 
 NOT_FINITE = "NonFiniteResult in forward"
+# A model's code may even call sys.exit: that must not end the worker.
+ANY = (Exception, SystemExit)
 OOM_TEXTS = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
 
 Collect = Callable[[], BatchResult]
@@ -31,7 +33,7 @@ class Outcome:
     batches: int = 0
     padded_tokens: int = 0
     oom_halvings: int = 0
-    token_limit: int | None = None  # set by the first out-of-memory, kept for the shard
+    token_limit: int | None = None  # set by the first out-of-memory, kept from then on
     shapes: dict[str, int] = field(default_factory=dict)
 
 
@@ -91,7 +93,7 @@ def _begin(
         running.append((batch, launch(batch)))
     except HeadraceError:
         raise
-    except Exception as error:  # noqa: BLE001 - any row may raise anything; its name is reported
+    except ANY as error:  # any row may raise anything; its name is reported
         return _failed(batch, error, outcome)
     return []
 
@@ -102,18 +104,18 @@ def _end(batch: StaticBatch, collect: Collect, place: Place, outcome: Outcome) -
         result = collect()
     except HeadraceError:
         raise
-    except Exception as error:  # noqa: BLE001 - as above
+    except ANY as error:
         return _failed(batch, error, outcome)
     return _keep_finite(batch, result, place, outcome)
 
 
-def _failed(batch: StaticBatch, error: Exception, outcome: Outcome) -> list[StaticBatch]:
+def _failed(batch: StaticBatch, error: BaseException, outcome: Outcome) -> list[StaticBatch]:
     """Halve a batch that raised; a row that raises alone is at fault."""
-    if is_out_of_memory(error):
-        outcome.oom_halvings += 1
-        half = max(1, batch.padded_tokens // 2)
-        outcome.token_limit = min(half, outcome.token_limit or half)
     if batch.height > 1:
+        if is_out_of_memory(error):
+            outcome.oom_halvings += 1
+            half = max(1, batch.padded_tokens // 2)
+            outcome.token_limit = min(half, outcome.token_limit or half)
         return _halves(batch)
     outcome.faults[int(batch.rows[0])] = f"{type(error).__name__} in forward"
     return []
@@ -148,7 +150,7 @@ def _above(batch: StaticBatch, token_limit: int | None) -> bool:
     return token_limit is not None and batch.height > 1 and batch.padded_tokens > token_limit
 
 
-def is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an error means that memory ran out, on the device or on the host."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True

@@ -38,6 +38,7 @@ def process_shard(shard: Shard, attempt: int, place: Workplace) -> ShardReport |
 
     Raises:
         ShardError: the shard can't be computed, and trying again would not help.
+        PreemptedError: the worker is about to end, too soon for this shard.
         OutputError: the output's disk does not take the part.
         OSError: a file could not be read or written.
     """
@@ -64,7 +65,7 @@ def _journey(shard: Shard, attempt: int, place: Workplace, account: Account) -> 
     with spans("h2d_s"):
         ragged = put(prepared.ragged, place.forward.device)
     computed, spans.seconds["wait_s"] = place.device.run_for(
-        place.ledger, account, lambda: compute(ragged, batches, table.num_rows, place)
+        place.ledger, account, lambda: compute(ragged, batches, table.num_rows, place, shard.part)
     )
     faults = dict(sorted((prepared.faults | computed.outcome.faults).items()))
     report = report_before_write(

@@ -53,6 +53,7 @@ def report_before_write(
             tokenized=prepared.tokenized,
             device_faults=prepared.device_faults,
         ),
+        token_limit=place.budget.tokens,
         latency=_latency(computed.latencies_ms),
         device_use=computed.use,
         price=place.price,

@@ -1,16 +1,25 @@
 """All that one worker process holds for one run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.schemas.plan import PlanHeader
 from headrace.schemas.report import Price
 from headrace.stages.device_thread import DeviceThread
 from headrace.stages.forward import Runner
 from headrace.stages.ledger import WorkerLedger
+from headrace.stages.notice import Notice
 from headrace.stages.nvml import Gauge
 from headrace.stages.places import AnyPath
 from headrace.stages.prepare import TextRoad
 from headrace.stages.read import Source
+from headrace.stages.stall import StallWatch
+
+
+@dataclass
+class Budget:
+    """How many padded tokens a batch may have on this worker: less, once memory has run out."""
+
+    tokens: int | None = None  # None: as the plan says
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,10 @@ class Workplace:
     price: Price | None
     invocation: str
     name: str
+    stall: StallWatch
     gauge: Gauge | None = None  # of the GPU; None on a CPU
+    notice: Notice = field(default_factory=Notice)
+    budget: Budget = field(default_factory=Budget)
 
     @property
     def passed_columns(self) -> list[str]:

@@ -47,7 +47,7 @@ def nvmlInit():
 SCRIPT = """
 import json, os, signal, sys, time
 import psutil
-from headrace.flows import cluster
+from headrace.flows import cluster, worker_specs
 from headrace.flows.gpus import Gpu
 from headrace.schemas.errors import HeadraceError
 from headrace.schemas.job import Job
@@ -57,9 +57,9 @@ GPUS = (
     Gpu("MIG-bb", "H200 MIG", None, None, ()),
     Gpu("GPU-cc", "H200", 80 * 2**30, 40 * 2**30, ()),
 )
-cluster.find_gpus = lambda: GPUS
+worker_specs.find_gpus = lambda: GPUS
 if "--plain" in sys.argv:
-    cluster.RAPIDS = ("no_such_package",)
+    worker_specs.RAPIDS = ("no_such_package",)
 job = Job.model_validate({
     "name": "unit",
     "input": {"path": "in", "text": "text"},

@@ -1,6 +1,7 @@
 import pytest
 
-from headrace.flows.submit import WAVES, too_many_errors, waves_of
+from headrace.flows.error_ratio import too_many_errors
+from headrace.flows.waves import WAVES, waves_of
 from headrace.schemas.plan import Shard
 from headrace.schemas.report import Rows
 

@@ -21,6 +21,7 @@ from headrace.stages.model_folder import open_model_folder
 from headrace.stages.plan import draw_plan, write_plan
 from headrace.stages.prepare import host_texts
 from headrace.stages.shard import process_shard
+from headrace.stages.stall import StallWatch
 from headrace.stages.store import file_sha256, own_tmp, read_json
 from headrace.stages.survey import survey
 from headrace.stages.workplace import Workplace
@@ -71,6 +72,7 @@ class TinyRun:
         return commit(tmp_file, self.out, old.name, report, listed, tmp)
 
 
+STALL = StallWatch(900.0)
 TEXTS = (
     ["one", "two three", None, "", "boom", "one two three four", "nan", "four", "mud", "three one"],
     ["two", "two", None, "one one one one one"],
@@ -110,6 +112,7 @@ def run_over(make_job, make_resolved, tiny_model, tiny_encoder, device):
             price=price,
             invocation="unit",
             name="unit-host-1",
+            stall=STALL,
         )
         return TinyRun(job, surveyed, plan, place)
 

@@ -27,7 +27,7 @@ def run(place, texts):
     table = pa.table({"text": pa.array(texts, pa.string())})
     prepared = place.texts.prepare(table, [], Spans())
     batches = list(make_batches(prepared.rows, prepared.ragged.lengths, place.header.grid.shapes))
-    return compute(put(prepared.ragged, "cpu"), batches, len(texts), place)
+    return compute(put(prepared.ragged, "cpu"), batches, len(texts), place, "part")
 
 
 def test_results_stand_at_their_rows(computed):
