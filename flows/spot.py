@@ -6,6 +6,7 @@ are done with what they can finish, and ends them.
 """
 
 import asyncio
+import logging
 import os
 import socket
 import uuid
@@ -64,6 +65,7 @@ def work(duty: Duty, say: Callable[[str], None]) -> None:
     ask_scheduler(duty.address, duty.transport, "ADDR")
     # Found first: a signal must not meet a half-started process.
     cloud = find_cloud(duty.cloud, os.environ.get(METADATA_URL))
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     asyncio.run(_serve(duty, cloud, say))
 
 

@@ -250,13 +250,15 @@ class Submission:
     def _take(self, future: Future) -> _Placed:
         placed = self._running.pop(future)
         placed.member.shards.discard(future)
+        # A traceback in a cycle may hold it for long, and with it its result on the worker.
+        future.release()
         return placed
 
     def _died(self, future: Future) -> None:
         """Take back a shard whose worker is gone, be it dead or only away."""
+        self._cluster.client.cancel([future], force=True)
         placed = self._take(future)
         shard = placed.shard
-        self._cluster.client.cancel([future], force=True)
         if (self._order.out / shard.part).exists():
             self._committed(shard, written_report(self._order.out, shard))
         elif placed.member.state == "out":  # it had said so
