@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -52,6 +53,30 @@ def build(
     return Tiny(dim, raise_on, nan_on, die_once, sleep_s, scale).to(device, dtype)
 
 
+class Poison(Tiny):
+    """Does what no exception handler sees, at a row that has a token."""
+
+    def __init__(self, on, does, sleep_s):
+        super().__init__(8, None, None, None, sleep_s, 1.0)
+        self.on, self.does = on, does
+
+    def forward(self, input_ids, attention_mask):
+        if (input_ids == self.on).any():
+            if self.does == "die":  # as by the kernel, when memory is out
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.does == "hang":
+                time.sleep(600)
+            if self.does == "exit":
+                sys.exit("this text is a secret")
+            if self.does == "explode":
+                torch.empty(1 << 60, dtype=torch.int8)
+        return super().forward(input_ids, attention_mask)
+
+
+def build_poison(device, dtype, on, does, sleep_s=0.0):
+    return Poison(on, does, sleep_s).to(device, dtype)
+
+
 class OneClass(Tiny):
     """A classifier of one class: its logit is a number of the first word."""
 
@@ -80,3 +105,7 @@ def odd(device, dtype):
 
 def not_a_module(device, dtype):
     return 42
+
+
+def die_at_once(device, dtype):
+    os._exit(1)
