@@ -26,7 +26,7 @@ def resolve_shapes(
         HeadraceError: the workers die of it, or it takes too long.
     """
     rows = sum(shard.rows for shard in shards) // max(1, len(shards))
-    for _ in range(DEATHS_AT_START):
+    for deaths in range(DEATHS_AT_START):
         first, siblings = _first_worker(job, cluster)
         future = cluster.client.submit(
             on_worker,
@@ -37,6 +37,7 @@ def resolve_shapes(
             sample_slices(shards),
             rows,
             siblings,
+            deaths > 0,  # a row of the sample may kill; the shard that holds it is to be blamed
             workers=[first],
             pure=False,
         )

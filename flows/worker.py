@@ -64,6 +64,7 @@ def resolve_on_worker(
     slices: list[Slice],
     shard_rows: int,
     workers_on_host: int,
+    careful: bool,  # noqa: FBT001 - Dask's client gives arguments by place
 ) -> Resolved:
     """Resolve shapes, precision and width on this worker (stages/resolve.py)."""
     prepare_environment()
@@ -74,7 +75,14 @@ def resolve_on_worker(
         thread = _device_thread(workers_on_host)
         return thread.run(
             lambda: resolve(
-                job, model, source, slices, shard_rows, device, _loader(job, model, device)
+                job,
+                model,
+                source,
+                slices,
+                shard_rows,
+                device,
+                _loader(job, model, device),
+                careful=careful,
             )
         )
 

@@ -44,6 +44,8 @@ def resolve(
     shard_rows: int,
     device: str,
     load: Load,
+    *,
+    careful: bool = False,
 ) -> Resolved:
     """Resolve shapes, precision and width on this worker's device.
 
@@ -55,11 +57,20 @@ def resolve(
         shard_rows: rows of a typical shard, which the padding estimate is for.
         device: from `choose_device`.
         load: loads the model in a precision.
+        careful: a worker died of this: let the model compute no row of the input, but one of ours.
+            Nothing can be said of a lower precision then.
     """
+    careful_why = ""
+    if careful:
+        careful_why = "; not tried on the input's rows, of which a worker died"
+        if job.model.precision == "auto":
+            safe = job.model.model_copy(update={"precision": "fp32"})
+            job = job.model_copy(update={"model": safe})
     texts = sample_texts(source, slices, job.input.text_columns, job.preprocess, model.prompt)
     tokenizer = load_tokenizer(model)
     tokens = tokenize(texts, tokenizer, lowercase=model.lowercase)
-    probe = tokens if len(texts) else tokenize(pa.array([PROBE_TEXT]), tokenizer, lowercase=False)
+    own = careful or not len(texts)
+    probe = tokenize(pa.array([PROBE_TEXT]), tokenizer, lowercase=False) if own else tokens
     bench = Bench(job, model, probe, device, load)
 
     def grid_of(budget: int) -> ShapeGrid:
@@ -67,7 +78,7 @@ def resolve(
 
     wanted = job.compute.batch_tokens
     budget = BATCH_TOKENS[device] if wanted == "auto" else wanted
-    same = f"; packed: {compare_layouts(bench)}" if bench.packs else ""
+    same = (f"; packed: {compare_layouts(bench)}" if bench.packs else "") + careful_why
     if device == "cuda":
         text = choose_text_road(job, model, source, slices, texts, device)
         return _saying(choose_on_cuda(bench, grid_of, budget, text, Cuda()), same)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -16,12 +15,13 @@ from headrace.stages.forward import BatchResult, Forward, Runner, fit_to_batch, 
 from headrace.stages.gate import compare
 from headrace.stages.grid import full_batch
 from headrace.stages.handover import RaggedOnDevice, put
-from headrace.stages.isolate import run_batches
+from headrace.stages.isolate import Collect, run_batches
 from headrace.stages.model_folder import ModelFolder
 from headrace.stages.pack import exact_pack
 from headrace.stages.packed_forward import pack_forward
 from headrace.stages.ragged import ragged_of
 from headrace.stages.results import Results
+from headrace.stages.stall import StallWatch
 from headrace.stages.task import result_facts
 from headrace.stages.tokenize import Tokens, load_tokenizer
 from headrace.stages.wording import in_short
@@ -115,11 +115,20 @@ class Bench:
         batches = [_exact(forward, part, self.probe.lengths[part]) for part in parts]
         ragged, best = self.sample().ragged, 0.0
         judged = replace(forward, facts=forward.facts.model_copy(update={"dtype": "float32"}))
-        for _ in range(TRIALS + 1):  # the first one warms up
-            results = Results(self.probe.lengths.size, judged.facts)
-            start = time.perf_counter()
-            outcome = run_batches(batches, partial(judged.launch, ragged), results.place)
-            best = max(best, outcome.padded_tokens / (time.perf_counter() - start))
+        stall = StallWatch(self.job.compute.stall_timeout_s)
+
+        def launch(batch: StaticBatch) -> Collect:
+            stall.step("the model's trial")
+            return judged.launch(ragged, batch)
+
+        try:
+            for _ in range(TRIALS + 1):  # the first one warms up
+                results = Results(self.probe.lengths.size, judged.facts)
+                start = time.perf_counter()
+                outcome = run_batches(batches, launch, results.place)
+                best = max(best, outcome.padded_tokens / (time.perf_counter() - start))
+        finally:
+            stall.close()
         return Trial(forward, best, results)
 
 
