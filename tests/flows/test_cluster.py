@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from headrace.flows import cluster
+from headrace.flows import cluster, worker_specs
 from headrace.flows.cluster import open_cluster
 from headrace.flows.gpus import Gpu
 from headrace.schemas.errors import JobError
@@ -203,12 +203,12 @@ GPUS = tuple(Gpu(f"GPU-{at}", "H200", GIB, GIB, ()) for at in range(2))
 @pytest.fixture
 def asked(monkeypatch):
     """Say what would be started, and start nothing."""
-    monkeypatch.setattr(cluster, "find_gpus", lambda: GPUS)
+    monkeypatch.setattr(worker_specs, "find_gpus", lambda: GPUS)
     monkeypatch.setattr(cluster, "_own", lambda workers, deadline_s: iter([workers]))
 
     def ask(job, workers=None):
         with open_cluster(job, None, workers, lambda _: None) as started:
-            return [kind.__name__ for kind, _ in started]
+            return [spec.nanny.rpartition(".")[2] for spec in started]
 
     return ask
 
@@ -230,14 +230,14 @@ def test_more_workers_than_gpus_are_refused(asked, make_job):
 
 
 def test_a_job_for_the_cpu_asks_for_no_gpu(asked, make_job, monkeypatch):
-    monkeypatch.setattr(cluster, "find_gpus", lambda: pytest.fail("asked for GPUs"))
+    monkeypatch.setattr(worker_specs, "find_gpus", lambda: pytest.fail("asked for GPUs"))
     assert asked(make_job(compute__device="cpu")) == ["ShieldedNanny"]
     assert asked(make_job(compute__device="cpu"), workers=3) == ["ShieldedNanny"] * 3
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])
 def test_a_machine_without_a_gpu_has_plain_workers(asked, make_job, monkeypatch, device):
-    monkeypatch.setattr(cluster, "find_gpus", lambda: ())
+    monkeypatch.setattr(worker_specs, "find_gpus", lambda: ())
     job = make_job(compute__device=device, compute__workers=2)
     assert asked(job) == ["ShieldedNanny"] * 2
     assert asked(make_job(compute__device=device)) == ["ShieldedNanny"]
