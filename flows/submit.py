@@ -6,7 +6,7 @@ alone counts against a shard. What a worker committed before it went is seen in 
 """
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,12 +15,13 @@ from distributed import Future, wait
 from distributed.client import FuturesCancelledError
 from distributed.scheduler import KilledWorker
 
+from headrace.flows.blame import Blame
 from headrace.flows.cluster import Cluster
 from headrace.flows.crew import Crew, Member
 from headrace.flows.error_ratio import too_many_errors
 from headrace.flows.order import NotBegun, Order, on_worker
 from headrace.flows.waves import Wave, waves_of
-from headrace.schemas.errors import HeadraceError, JobError, OutputError, ShardError
+from headrace.schemas.errors import HeadraceError, JobError, OutputError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import Shard
 from headrace.schemas.report import Rows, ShardReport
@@ -82,9 +83,7 @@ class Submission:
         self._cluster, self._crew, self._job, self._order = cluster, crew, job, order
         self._rows, self._watcher = before, watcher
         self.tried = Tried()
-        self._tries: Counter[int] = Counter()  # submissions of a shard
-        self._errors: Counter[int] = Counter()  # of these, how many raised
-        self._deaths: Counter[int] = Counter()  # of workers that held the shard alone
+        self._blame = Blame(job.compute.max_attempts)
         self._queue: deque[Shard] = deque()
         self._suspects: deque[Shard] = deque()
         self._cell: Member | None = None  # the worker that is kept for suspects
@@ -191,8 +190,7 @@ class Submission:
         if not wave.started:
             wave.started = True
             self._watcher.wave_started(wave)
-        self._tries[shard.index] += 1
-        attempt = self._tries[shard.index]
+        attempt = self._blame.next_attempt(shard)
         future = self._cluster.client.submit(
             on_worker,
             "run_shard",
@@ -263,16 +261,10 @@ class Submission:
             self._committed(shard, written_report(self._order.out, shard))
         elif placed.member.state == "out":  # it had said so
             self._queue.appendleft(shard)
-        elif not placed.alone:
-            self._suspects.append(shard)
+        elif why := self._blame.died(shard, alone=placed.alone):
+            self._fail(shard, why)
         else:
-            self._deaths[shard.index] += 1
-            deaths = self._deaths[shard.index]
-            if deaths < self._job.compute.max_attempts:
-                self._suspects.append(shard)
-                return
-            times = "once" if deaths == 1 else f"{deaths} times"
-            self._fail(shard, f"the worker died while it computed this shard alone, {times}")
+            self._suspects.append(shard)
 
     def _committed(self, shard: Shard, report: ShardReport | None) -> None:
         if report is not None:
@@ -282,15 +274,10 @@ class Submission:
         self.tried.stopped = too_many_errors(self._rows, self._job.errors.max_ratio)
 
     def _on_error(self, shard: Shard, error: BaseException) -> None:
-        self._errors[shard.index] += 1
-        tries = self._errors[shard.index]
-        if not isinstance(error, ShardError) and tries < self._job.compute.max_attempts:
+        if why := self._blame.raised(shard, error):
+            self._fail(shard, why)
+        else:
             self._queue.appendleft(shard)
-            return
-        text = (
-            str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
-        )
-        self._fail(shard, f"{text} ({tries} attempt{'s' * (tries > 1)})")
 
     def _fail(self, shard: Shard, why: str) -> None:
         self.tried.failures[shard.part] = why
