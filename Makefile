@@ -50,6 +50,7 @@ lint: install ## ruff, its formatter, mypy strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy scripts
 
 format: install ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

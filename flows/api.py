@@ -184,17 +184,30 @@ def doctor() -> Shown[Machine]:
     return Shown(examine(), machine_view)
 
 
-def verify(out: str | Path, *, storage_options: Options | None = None) -> Shown[Verification]:
+def verify(
+    out: str | Path, *, deep: bool = False, storage_options: Options | None = None
+) -> Shown[Verification]:
     """Read every data file in full and prove that rows in = good + null + errors.
 
-    Args: as `status`.
+    Args:
+        out: a folder, or a URL.
+        deep: also compare a sample with the input, and with what the model gives for it here.
+        storage_options: for a URL, as in a job; of a deep look, for the input's URL too.
 
     Raises:
         DamagedError: there is no readable plan to prove it against.
+        JobError: for a deep look, the input or the model is not there, or is another.
     """
     from headrace.stages.verify import verify as prove
 
-    return Shown(prove(_folder(out, storage_options)), verification_view)
+    folder = _folder(out, storage_options)
+    if not deep:
+        return Shown(prove(folder), verification_view)
+    from headrace.stages.recheck import recheck
+
+    options = storage_options or {}
+    found = prove(folder, lambda plan, parts: recheck(folder, plan, parts, options))
+    return Shown(found, verification_view)
 
 
 def report(out: str | Path, *, storage_options: Options | None = None) -> Shown[RunReport]:

@@ -150,11 +150,15 @@ def status(
 
 @app.command()
 def verify(
-    out: Out, storage_options: Storage = None, as_json: Json = False, debug: Debug = False
+    out: Out,
+    deep: Annotated[bool, typer.Option("--deep", help="Compute a sample again, too.")] = False,
+    storage_options: Storage = None,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Prove from the files that rows in = good + null + errors, each exactly once."""
     _show(
-        lambda api: api.verify(out, storage_options=_options(storage_options)),
+        lambda api: api.verify(out, deep=deep, storage_options=_options(storage_options)),
         as_json,
         debug,
         lambda shown: ExitCode.DONE if shown.value.ok else ExitCode.FAULTY,

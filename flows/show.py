@@ -165,6 +165,16 @@ def verification_view(found: Verification) -> RenderableType:
     _add_rows(table, found.rows)
     row(table, "planned", f"{found.rows_planned:,} rows in {found.shards_planned:,} shards")
     row(table, "whole", f"{found.shards:,} shards, {found.bytes_read:,} bytes read")
+    if found.deep is not None:
+        deep = found.deep
+        like = deep.lowest_likeness
+        low = "" if like is None else f"; the least alike by {like:.6f} of 1"
+        row(
+            table,
+            "compared",
+            f"{deep.rows_compared:,} rows of {deep.parts:,} parts with the input; "
+            f"{deep.rows_recomputed:,} computed again{low}",
+        )
     for fault in found.faults:
         row(table, "fault", fault)
     return table

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import torch
 import yaml
 
-from headrace.flows.api import load_job
+from headrace.flows.job_file import load_job
 from headrace.schemas.errors import HeadraceError, JobError, ShardError
 from headrace.schemas.job import Job
 from headrace.schemas.plan import Resolved, ResultFacts, Road, Shape, ShapeGrid, Shard
@@ -24,9 +24,10 @@ from headrace.stages.device_thread import DeviceThread
 from headrace.stages.forward import Forward
 from headrace.stages.ledger import WorkerLedger
 from headrace.stages.plan import draw_plan, write_plan
+from headrace.stages.prepare import host_texts
 from headrace.stages.shard import process_shard
+from headrace.stages.stall import StallWatch
 from headrace.stages.survey import survey
-from headrace.stages.tokenize import load_tokenizer
 from headrace.stages.workplace import Workplace
 
 ROOT = Path(__file__).parents[1]
@@ -133,6 +134,7 @@ class Cases:
         self.model = conftest._write_model(WORK / "model")  # noqa: SLF001 - the tests' own
         self.encoder = load(ROOT / "tests/system/tiny_models.py").build("cpu", torch.float32)
         self.device = DeviceThread(1)
+        self.stall = StallWatch(900.0)
         self.tables = base_tables()
 
     def job(self) -> dict[str, object]:
@@ -211,15 +213,14 @@ class Cases:
             out=out,
             source=surveyed.source,
             header=header,
-            tokenizer=load_tokenizer(surveyed.model),
-            lowercase=False,
-            prompt="",
+            texts=host_texts(header.job, surveyed.model),
             forward=Forward(self.encoder, "cpu", facts, 0),
             device=self.device,
             ledger=WorkerLedger(0.0),
             price=None,
             invocation="fuzz",
             name="fuzz",
+            stall=self.stall,
         )
         return Run(shards, place)
 

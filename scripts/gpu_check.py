@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,7 @@ def main() -> int:
             "graphs": graphs,  # last: a capture that breaks off may leave the process in doubt
         }
         for name, step in steps.items():
-            table.check(name, lambda step=step: step(kit))
+            table.check(name, partial(step, kit))
     print(f"{len(table.lines)} lines, {table.failed} failed, {time.perf_counter() - start:.0f} s")
     return 1 if table.failed else 0
 

@@ -26,6 +26,7 @@ from headrace.stages.plan import draw_plan, write_plan
 from headrace.stages.resolve import resolve
 from headrace.stages.sample import sample_slices
 from headrace.stages.shard import process_shard
+from headrace.stages.stall import StallWatch
 from headrace.stages.survey import survey
 from headrace.stages.text_road import open_text_road
 from headrace.stages.workplace import Workplace
@@ -48,7 +49,7 @@ class Done:
         """The embeddings of all rows, in order, (N, W)."""
         parts = sorted(self.out.glob("part-*.parquet"))
         column = pa.concat_tables(pq.read_table(part) for part in parts)["embedding"]
-        flat = column.combine_chunks().flatten().to_numpy()
+        flat: npt.NDArray[np.float32] = column.combine_chunks().flatten().to_numpy()
         return flat.reshape(len(column), -1)
 
 
@@ -85,6 +86,7 @@ def run_job(content: dict[str, object]) -> Done:
         price=None,
         invocation="gpu-check",
         name="gpu-check",
+        stall=StallWatch(job.compute.stall_timeout_s),
         gauge=Gauge(device_uuid()) if device == "cuda" else None,
     )
     ledger.ready()

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.schemas import layout
-from headrace.schemas.plan import Shard
+from headrace.schemas.plan import Shard, Slice
 from headrace.stages.places import AnyPath
 from headrace.stages.store import create, own_tmp
 
@@ -61,6 +61,21 @@ def _entries(shard: Shard, faults: Mapping[int, str], texts: Texts) -> Iterator[
             }
             yield entry | ({"input": dict(texts[row])} if row in texts else {})
         first += piece.rows
+
+
+def listed_rows(shard: Shard, text: bytes) -> list[int]:
+    """Read such a list back: the rows of the shard that it names."""
+    starts: dict[tuple[str, int], list[tuple[Slice, int]]] = {}
+    first = 0
+    for piece in shard.slices:
+        starts.setdefault((piece.path, piece.row_group), []).append((piece, first))
+        first += piece.rows
+    rows = []
+    for entry in map(json.loads, text.splitlines()):
+        for piece, start in starts[entry["file"], entry["row_group"]]:
+            if piece.row_start <= entry["row"] < piece.row_start + piece.rows:
+                rows.append(start + entry["row"] - piece.row_start)
+    return rows
 
 
 def texts_of(table: pa.Table, columns: Sequence[str], rows: Iterable[int]) -> Texts:

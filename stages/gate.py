@@ -29,7 +29,7 @@ def compare(safe: Results, fast: Results, *, other: str = "fp32") -> tuple[bool,
     if not both.any() or (safe.valid != fast.valid).any():
         return False, f"it computes other rows than {other}"
     if safe.facts.task == "embed":
-        cosine = _lowest_cosine(safe.values[both], fast.values[both])
+        cosine = float(cosines(safe.values[both], fast.values[both]).min())
         return cosine >= MIN_COSINE, f"cosine {cosine:.5f} to {other}"
     if safe.facts.width == 1:
         difference = float(np.abs(safe.values[both] - fast.values[both]).max())
@@ -50,10 +50,10 @@ def _given(results: Results) -> npt.NDArray[np.bool_]:
     return given
 
 
-def _lowest_cosine(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
+def cosines(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Tell the cosine of each row (N,) of two arrays (N, W)."""
     left, right = left.astype(np.float64), right.astype(np.float64)
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     # Two zero vectors are the same result; one beside another vector is not.
     same = (left == right).all(1)
-    cosine = np.where(same, 1.0, (left * right).sum(1) / np.maximum(norms, MIN_NORM))
-    return float(cosine.min())
+    return np.where(same, 1.0, (left * right).sum(1) / np.maximum(norms, MIN_NORM))

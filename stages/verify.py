@@ -1,6 +1,6 @@
 """`headrace verify`: prove that every input row is in the output exactly once, from the files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError
 from headrace.schemas.plan import Plan, PlanHeader, Shard
 from headrace.schemas.report import Rows
-from headrace.schemas.verify import Verification
+from headrace.schemas.verify import Rechecked, Verification
 from headrace.stages.commit import CommitRecord
 from headrace.stages.faults import NULL_INPUT
 from headrace.stages.holding import read_footer_report
@@ -23,6 +23,8 @@ from headrace.stages.plan import load_plan
 from headrace.stages.store import file_sha256, read_json, visible_files
 
 READERS = 4
+
+Deeper = Callable[[Plan, Sequence[Shard]], Rechecked]
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,16 @@ class _Checked:
     faults: tuple[str, ...] = ()
 
 
-def verify(out: AnyPath) -> Verification:
+def verify(out: AnyPath, deeper: Deeper | None = None) -> Verification:
     """Read every data file in full and check it against plan, commit record and footer.
+
+    Args:
+        out: the output folder.
+        deeper: compares parts that are whole with the input and the model (stages/recheck.py).
 
     Raises:
         DamagedError: there is no readable plan to check against.
+        HeadraceError: `deeper` could not compare.
     """
     plan = load_plan(out)
     with ThreadPoolExecutor(READERS) as pool:
@@ -49,15 +56,19 @@ def verify(out: AnyPath) -> Verification:
     if not faults and rows.in_ != plan.header.rows:
         faults.append(f"expected {plan.header.rows} input rows in all, the parts have {rows.in_}")
     faults += _success_faults(out, complete=all(not each.faults for each in checked))
+    whole = [shard for shard, each in zip(plan.shards, checked, strict=True) if not each.faults]
+    deep = None if deeper is None else deeper(plan, whole)
+    faults += deep.faults if deep else ()
     return Verification(
         output=str(out),
         ok=not faults,
         faults=tuple(faults),
         rows=rows,
         rows_planned=plan.header.rows,
-        shards=sum(1 for each in checked if not each.faults),
+        shards=len(whole),
         shards_planned=len(plan.shards),
         bytes_read=sum(each.size_bytes for each in checked),
+        deep=deep,
     )
 
 

@@ -80,7 +80,11 @@ def test_with_no_worker_left_a_run_waits_with_a_message_and_then_fails_by_name(t
     running = cli.start(job, "--set", "model.options.sleep_s=1.0")
     wait_for(lambda: list((tmp_path / "out").glob("part-*")) or running.poll() is not None)
     for child in psutil.Process(running.pid).children(recursive=True):
-        if "ShieldedNanny" in " ".join(child.cmdline()):
+        try:
+            command = " ".join(child.cmdline())
+        except psutil.ZombieProcess:  # on its way out already
+            continue
+        if "ShieldedNanny" in command:
             for one in (child, *child.children(recursive=True)):
                 os.kill(one.pid, signal.SIGKILL)
     stdout, stderr = running.communicate(timeout=120)

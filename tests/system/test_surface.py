@@ -93,7 +93,7 @@ def test_an_existing_scheduler_and_two_workers(tmp_path, cli):
             n_workers=2, threads_per_worker=2, dashboard_address=None, silence_logs=50
         ) as cluster:
             job = write_job(
-                tmp_path, demo_rows(600), model=tiny(sleep_s=0.01), price={"per_hour": 1.0}
+                tmp_path, demo_rows(600), model=tiny(sleep_s=0.5), price={"per_hour": 1.0}
             )
             run = cli.run(job, "--scheduler", cluster.scheduler_address)
     finally:
