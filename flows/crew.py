@@ -133,7 +133,8 @@ class Crew:
     def _refuse(self, member: Member, error: BaseException) -> None:
         self._refusals[member.address] = error
         if self._members or self._ready_once:
-            self._say(f"worker {member.address} takes no shard: {in_short(error)}")
+            why = str(error) if isinstance(error, HeadraceError) else in_short(error)
+            self._say(f"worker {member.address} takes no shard: {why}")
 
     def _died_loading(self, member: Member) -> None:
         self._deaths += 1

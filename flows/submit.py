@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from distributed import Future, wait
-from distributed.client import FuturesCancelledError
+from distributed.client import CancelledError
+from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from headrace.flows.blame import Blame
@@ -118,6 +119,9 @@ class Submission:
                 self._fill()
                 for future in self._finished():
                     self._account(future)
+        # Nobody here cancels a shard that is still accounted for: Dask does, without a scheduler.
+        except (CancelledError, CommClosedError) as error:
+            raise self._cluster.lost() from error
         finally:
             if self._cluster.connected:
                 self._cluster.client.cancel(list(self._running), force=True)
@@ -213,13 +217,9 @@ class Submission:
             wait(list(self._running), timeout=TICK_S, return_when="FIRST_COMPLETED")
         except TimeoutError:
             return []
-        except FuturesCancelledError as error:
-            raise self._cluster.lost() from error
         return [future for future in self._running if future.done()]
 
     def _account(self, future: Future) -> None:
-        if future.cancelled():  # nobody here cancels a shard that is still accounted for
-            raise self._cluster.lost()
         error = future.exception()
         if isinstance(error, KilledWorker):
             self._crew.forget(self._running[future].member)

@@ -54,9 +54,7 @@ class Part:
         self.bytes.append(b"rows" * 50 + (b"" if self.equal else b"%d" % at))
         file = tmp / "rows.tmp"
         file.write_bytes(self.bytes[at])
-        self.begun.append(
-            Writer(lambda: commit(file, self.out, PART, self.report, None, tmp))
-        )
+        self.begun.append(Writer(lambda: commit(file, self.out, PART, self.report, None, tmp)))
 
     def check(self):
         """What must hold at every moment, whoever looks."""

@@ -111,3 +111,29 @@ def test_a_shard_that_fails_is_measured_no_longer(on_gpu):
     with pytest.raises(ShardError):
         run(on_gpu, ["boom"] * 64)
     assert on_gpu.gauge.calls == ["start", "stop"]
+
+
+def test_a_budget_that_memory_taught_one_shard_is_that_of_the_next(computed):
+    """The first shard meets the limit; no later one does, nor does the plan's budget return."""
+    place, first = computed(["one two three"] * 4)
+    assert (first.outcome.oom_halvings, place.budget.tokens) == (0, None)
+    launch, tried = place.forward.launch, []
+
+    def short_of_memory(ragged, batch):
+        tried.append(batch.height * batch.length)
+        if tried[-1] > 16:
+            raise torch.OutOfMemoryError
+        return launch(ragged, batch)
+
+    place.forward.launch = short_of_memory
+    second = run(place, ["one two three"] * 8)
+    assert second.outcome.oom_halvings > 0
+    assert second.results.valid.all()
+    learnt = place.budget.tokens
+    assert 0 < learnt <= 16
+    tried.clear()
+    third = run(place, ["one two three"] * 8)
+    assert third.outcome.oom_halvings == 0
+    assert third.results.valid.all()
+    assert max(tried) <= 16
+    assert place.budget.tokens == learnt

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -131,6 +132,19 @@ def wait_for(condition, deadline_s=120.0):
     while not condition():
         assert time.monotonic() < end, "what the test waited for did not happen in time"
         time.sleep(0.05)
+
+
+def free_port():
+    """A port of this machine on which nobody listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def listens(port):
+    """Whether somebody does."""
+    with socket.socket() as found:
+        return found.connect_ex(("127.0.0.1", port)) == 0
 
 
 def kill_group(process, how=signal.SIGKILL):

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -12,15 +11,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from cli_support import HEADRACE, demo_rows, read_output, tiny, wait_for, write_job
+from cli_support import (
+    HEADRACE,
+    demo_rows,
+    free_port,
+    listens,
+    read_output,
+    tiny,
+    wait_for,
+    write_job,
+)
 
 DASK = str(Path(sys.executable).with_name("dask"))
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 @pytest.fixture
@@ -29,14 +31,9 @@ def scheduler(cli):
     port = free_port()
     command = [DASK, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
     with subprocess.Popen(command, cwd=cli.folder, env=cli.env, stderr=subprocess.DEVNULL) as one:
-        wait_for(lambda: _listens(port))
+        wait_for(lambda: listens(port))
         yield f"tcp://127.0.0.1:{port}"
         one.terminate()
-
-
-def _listens(port):
-    with socket.socket() as found:
-        return found.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture
