@@ -93,6 +93,12 @@ def run_view(run: RunReport) -> RenderableType:
         )
     if left:
         row(table, "left to host", ", ".join(f"{count:,} x {why}" for why, count in left.items()))
+    if run.tally.oom_halvings:
+        halved = f"{run.tally.oom_halvings:,} batches halved, and smaller ones from then on"
+        row(table, "out of memory", halved)
+    if run.tally.store_faults:
+        faults = (f"{count:,} x {what}" for what, count in run.tally.store_faults.items())
+        row(table, "store faults", ", ".join(faults))
     row(table, "cost", _money(run.cost))
     row(table, "output", run.output)
     return table

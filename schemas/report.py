@@ -90,6 +90,8 @@ class Tally(Value):
     tokenized: dict[str, int] = Field(default_factory=dict)  # rows, by what tokenized them
     # What the GPU left to the host, by exception class and stage.
     device_faults: dict[str, int] = Field(default_factory=dict)
+    # Requests that a store refused or that broke off, almost all sent again; by what was said.
+    store_faults: dict[str, int] = Field(default_factory=dict)
 
     def __add__(self, other: "Tally") -> "Tally":
         """Add two tallies; an unknown cost makes the sum unknown."""
@@ -108,6 +110,7 @@ class Tally(Value):
             shapes=dict(Counter(self.shapes) + Counter(other.shapes)),
             tokenized=dict(Counter(self.tokenized) + Counter(other.tokenized)),
             device_faults=dict(Counter(self.device_faults) + Counter(other.device_faults)),
+            store_faults=dict(Counter(self.store_faults) + Counter(other.store_faults)),
         )
 
     @property

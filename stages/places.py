@@ -17,6 +17,7 @@ from typing_extensions import TypeIs
 from upath import UPath
 
 from headrace.schemas.errors import JobError
+from headrace.stages.store_session import attend
 from headrace.stages.wording import in_short
 
 AnyPath = Path | UPath
@@ -69,6 +70,8 @@ def place_of(text: str, key: str, options: Options) -> AnyPath:
             f"({in_short(error)}) Install what it lacks, or mend storage_options."
         )
         raise JobError(msg) from error
+    if scheme in S3_SCHEMES:
+        attend(place.fs)
     return place
 
 

@@ -23,6 +23,7 @@ from headrace.stages.results import output_table, reasons_column
 from headrace.stages.shard_report import report_after_commit, report_before_write
 from headrace.stages.spans import Spans
 from headrace.stages.store import as_json, own_tmp, replace, writing
+from headrace.stages.store_session import counted_faults
 from headrace.stages.workplace import Workplace
 
 
@@ -45,12 +46,15 @@ def process_shard(shard: Shard, attempt: int, place: Workplace) -> ShardReport |
     account = place.ledger.open(shard.part)
     done = None
     try:
-        done = _journey(shard, attempt, place, account)
+        with counted_faults() as store_faults:
+            done = _journey(shard, attempt, place, account)
     finally:
         charged_s = place.ledger.close(account, wasted=done is None)
     if done is None:
         return None
-    report = report_after_commit(done.report, place, done.file, done.write_s, charged_s)
+    report = report_after_commit(
+        done.report, place, done.file, done.write_s, charged_s, store_faults
+    )
     with writing(place.out, refusals_only=True):
         replace(place.out / layout.report_path(shard.part), as_json(report), own_tmp(place.out))
     return report

@@ -62,9 +62,14 @@ def report_before_write(
 
 
 def report_after_commit(
-    report: ShardReport, place: Workplace, file: PartFile, write_s: float, charged_s: float
+    report: ShardReport,
+    place: Workplace,
+    file: PartFile,
+    write_s: float,
+    charged_s: float,
+    store_faults: Mapping[str, int],
 ) -> ShardReport:
-    """Complete the report with what only the committed file tells."""
+    """Complete the report with what is known only when the file is committed."""
     seconds = report.tally.seconds.model_copy(update={"write_s": write_s})
     tally = report.tally.model_copy(
         update={
@@ -72,6 +77,7 @@ def report_after_commit(
             "seconds": seconds,
             "charged_s": charged_s,
             "cost": _cost(place, charged_s),
+            "store_faults": dict(store_faults),
         }
     )
     return report.model_copy(update={"tally": tally, "file": file})

@@ -16,6 +16,11 @@ SLOW_DOWN = (
     b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate."
     b"</Message></Error>"
 )
+DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>No.</Message></Error>"
+EXPIRED = (
+    b"<?xml version='1.0'?><Error><Code>ExpiredToken</Code><Message>The provided token has expired."
+    b"</Message></Error>"
+)
 CONFLICT = (
     b"<?xml version='1.0'?><Error><Code>ConditionalRequestConflict</Code><Message>Try again."
     b"</Message></Error>"
@@ -29,13 +34,14 @@ class Request:
     number: int  # from 1
     method: str
     path: str  # with the query
+    headers: dict  # by lower-case name
 
 
 @dataclass
 class Proxy:
     """What it saw, and `fault`, which says what to do to a request before it is passed on.
 
-    `fault` returns None (pass it on) or one of the names of `Handler.FAULTS`.
+    `fault` returns None (pass it on) or one of the names in `Handler.handle_any`.
     """
 
     target: tuple[str, int]
@@ -44,9 +50,10 @@ class Proxy:
     lock: threading.Lock = field(default_factory=threading.Lock)
     endpoint: str = ""
 
-    def note(self, method, path):
+    def note(self, method, path, headers):
         with self.lock:
-            request = Request(len(self.seen) + 1, method, path)
+            named = {name.lower(): value for name, value in headers.items()}
+            request = Request(len(self.seen) + 1, method, path, named)
             self.seen.append(request)
             return request, self.fault(request) if self.fault is not None else None
 
@@ -60,13 +67,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_any(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        _, fault = self.proxy.note(self.command, self.path)
+        _, fault = self.proxy.note(self.command, self.path, self.headers)
         if fault == "reset":
             self.reset()
         elif fault == "slow down":
             self.answer(503, SLOW_DOWN)
         elif fault == "error":
             self.answer(500, b"")
+        elif fault == "denied":
+            self.answer(403, DENIED)
+        elif fault == "expired":
+            self.answer(400, EXPIRED)
         elif fault == "conflict":
             self.answer(409, CONFLICT)
         elif fault == "stall":

@@ -49,6 +49,7 @@ def test_every_field_of_a_tally_is_added():
         shapes={"4 x 16": 2},
         tokenized={"cudf": 2, "tokenizers": 1},
         device_faults={"RuntimeError in read": 1},
+        store_faults={"SlowDown": 1},
     )
     assert set(one.model_fields_set) == set(Tally.model_fields)  # a new field must be added here
     assert one + one == Tally(
@@ -66,6 +67,7 @@ def test_every_field_of_a_tally_is_added():
         shapes={"4 x 16": 4},
         tokenized={"cudf": 4, "tokenizers": 2},
         device_faults={"RuntimeError in read": 2},
+        store_faults={"SlowDown": 2},
     )
 
 

@@ -64,7 +64,7 @@ def test_before_the_write_all_but_the_write_is_known(before):
 def test_after_the_commit_the_rest_is_filled_in(before):
     run, report = before()
     file = PartFile(name="p", sha256="s", size_bytes=99, version="1")
-    whole = report_after_commit(report, run.place, file, write_s=0.125, charged_s=2.0)
+    whole = report_after_commit(report, run.place, file, 0.125, 2.0, {"SlowDown": 3})
     assert whole.file == file
     assert whole.tally.bytes_out == 99
     assert whole.tally.seconds.write_s == 0.125
@@ -78,4 +78,4 @@ def test_unknown_stays_unknown(before):
     run, report = before(price=None, latencies_ms=())
     assert (report.tally.cost, report.latency, report.price) == (None, None, None)
     file = PartFile(name="p", sha256="s", size_bytes=99, version="1")
-    assert report_after_commit(report, run.place, file, 0.1, 2.0).tally.cost is None
+    assert report_after_commit(report, run.place, file, 0.1, 2.0, {}).tally.cost is None

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 
 import pytest
 import s3_server
@@ -63,6 +64,17 @@ def cluster(tmp_path_factory):
         )
     with started:
         yield started.scheduler_address
+
+
+@pytest.fixture
+def say(capsys):
+    """Write a figure where a person sees it."""
+
+    def write(text):
+        with capsys.disabled():
+            sys.stderr.write(f"\n{text}\n")
+
+    return write
 
 
 def _save_classifier(folder, **config):

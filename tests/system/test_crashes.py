@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -33,17 +32,6 @@ def work(tmp_path):
     table = table.set_column(2, table.schema.field("text"), pa.array(texts))
     model = tiny(raise_on=1997)  # "of"
     return write_job(tmp_path, table, model=model, shards={"target_rows": 20}, row_group_size=10)
-
-
-@pytest.fixture
-def say(capsys):
-    """Write a figure where a person sees it."""
-
-    def write(text):
-        with capsys.disabled():
-            sys.stderr.write(f"\n{text}\n")
-
-    return write
 
 
 def run_killed(cli, job, at, when="before", **more):

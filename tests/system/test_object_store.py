@@ -1,10 +1,13 @@
 """Whole runs on a real S3 server: in and out, with credentials that nobody may see."""
 
 import json
+import random
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import s3_proxy
 import s3_server
 from cli_support import demo_rows, tiny, write_job
 
@@ -102,6 +105,46 @@ def test_credentials_in_the_job_itself_are_seen_by_nobody_either(quick, s3, job)
     assert quick("status", out, *options).rc == 0
     file.unlink()
     _nobody_saw_the_credentials(quick, s3, out, failed)
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("seed", [6, *(pytest.param(seed, marks=SLOW) for seed in range(6))])
+def test_a_run_on_a_bad_store_is_as_good_as_on_any_other(quick, s3, job, seed, say):
+    """One request in five is refused, broken off, or done without an answer."""
+    file, out, table = job
+    draw = random.Random(seed)
+    kinds = ("slow down", "error", "reset", "truncated", "lost", "conflict")
+    met = []
+
+    def fault(request):
+        of_parts = [one for one in proxy.seen if one.method == "PUT" and "/part-" in one.path]
+        kind = draw.choice(kinds) if draw.random() < 1 / 5 else None
+        if of_parts == [request]:  # one that is surely counted
+            kind = "slow down"
+        if kind == "conflict" and "if-none-match" not in request.headers:
+            return None  # which is told of conditional writes alone
+        met.append(kind)
+        return kind
+
+    with s3_proxy.running(s3.endpoint) as proxy:
+        proxy.fault = fault
+        file.write_text(file.read_text().replace(s3.endpoint, proxy.endpoint))
+        run = quick.run(file)
+    met_faults = Counter(kind for kind in met if kind)
+    counted = run.json["tally"]["store_faults"]
+    say(f"{len(met)} requests, faults {dict(met_faults)}, of the shards' counted {counted}")
+    assert run.rc == 0, run.stderr
+    assert run.json["rows"] == {"in": 240, "good": 240, "null": 0, "errors": 0}
+    assert met_faults.total() > 5
+    assert counted["SlowDown"] > 0
+    parts, output = read_back(s3, out)
+    assert len(parts) == 3
+    kept = output.drop_columns(["day", "embedding", "headrace_error"])
+    assert kept.equals(table.select(kept.column_names))
+    options = ("--storage-options", json.dumps(s3.options), "--json")
+    assert quick("verify", out, *options).json["ok"]
 
 
 @pytest.mark.parametrize(
