@@ -178,3 +178,25 @@ def test_every_module_has_its_line_in_the_docs():
     modules = {name for name in modules if not name.startswith(("kernels/", "src/"))}
     listed = set(re.findall(r"^\| `(\w+/\w+\.py)` \|", page, re.MULTILINE))
     assert listed == modules
+
+
+PROMISED_IN = re.compile(r"`(tests/[\w/]+\.py)`: ((?:`test_\w+`(?:, )?)+)")
+
+
+def test_every_test_that_a_promise_names_is_there():
+    page = (ROOT / "docs/guarantees.md").read_text()
+    named = [
+        (file, name)
+        for file, names in PROMISED_IN.findall(page)
+        for name in re.findall(r"test_\w+", names)
+    ]
+    assert len(named) == len(re.findall(r"`test_\w+`", page)) > 40  # each beside its file
+    for file, name in named:
+        assert f"def {name}(" in (ROOT / file).read_text(), f"{file} has no {name}"
+
+
+def test_every_test_that_the_readme_names_is_there():
+    tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    names = set(re.findall(r"`(test_\w+)`", (ROOT / "README.md").read_text()))
+    assert names
+    assert {name for name in names if f"def {name}(" not in tests} == set()

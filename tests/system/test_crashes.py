@@ -34,7 +34,7 @@ def work(tmp_path):
     return write_job(tmp_path, table, model=model, shards={"target_rows": 20}, row_group_size=10)
 
 
-def run_killed(cli, job, at, when="before", **more):
+def run_killed(cli, job, at, when="before", args=(), **more):
     """Run until operation `at` kills the process that does it. Returns the client's exit code."""
     out = job.parent / "out"
     env = cli.env | {
@@ -46,7 +46,7 @@ def run_killed(cli, job, at, when="before", **more):
         **more,
     }
     (job.parent / "counter").unlink(missing_ok=True)
-    command = [HEADRACE, "run", str(job), "--no-prefect", "--json"]
+    command = [HEADRACE, "run", str(job), "--no-prefect", "--json", *args]
     run = subprocess.Popen(
         command,
         cwd=cli.folder,
@@ -116,6 +116,19 @@ def test_a_process_killed_at_any_operation_loses_nothing(cli, work, when, say):
         ends[run_killed(cli, work, at, when)] += 1
         assert_mended(cli, work)
     say(f"{total} operations, killed {when} each; exit codes {dict(ends)}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+def test_one_of_two_workers_killed_while_the_other_goes_on(cli, work, say):
+    """Where the client itself is hit, the run ends; where a worker is, the run goes on."""
+    ends = Counter()
+    for at in range(2, 120, 6):
+        shutil.rmtree(work.parent / "out", ignore_errors=True)
+        ends[run_killed(cli, work, at, args=("--workers", "2"))] += 1
+        assert_mended(cli, work)
+    say(f"two workers, one process killed each; exit codes {dict(ends)}")
+    assert ends[0] > 0
 
 
 @pytest.mark.slow

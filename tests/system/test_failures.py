@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from cli_support import demo_rows, kill_group, read_output, tiny, wait_for, write_job
@@ -57,12 +59,33 @@ def test_killed_in_mid_run_then_the_same_command(tmp_path, cli):
     assert read_output(tmp_path / "out").equals(read_output(tmp_path / "whole"))
 
 
-def test_a_worker_that_dies_once_costs_an_attempt_only(tmp_path, cli):
+def test_equal_rows_and_rows_without_an_id_are_as_many_after_a_kill(tmp_path, cli):
+    """A row is where it stands, not what it holds."""
+    table = demo_rows(400)
+    ids = [None if row % 7 == 0 else row % 5 for row in range(400)]
+    texts = [f"text {row % 3}" for row in range(400)]
+    table = table.set_column(0, "id", pa.array(ids, pa.int64())).set_column(2, "text", [texts])
+    model = tiny(sleep_s=0.3)
+    job = write_job(tmp_path, table, model=model, shards={"target_rows": 40}, row_group_size=40)
+    killed = cli.start(job)
+    wait_for(lambda: len(parts(tmp_path)) >= 3)
+    kill_group(killed)
+    assert len(parts(tmp_path)) < 10
+    again = cli.run(job)
+    assert again.rc == 0, again.stderr
+    output = read_output(tmp_path / "out")
+    assert output.select(table.column_names).equals(table)
+    vectors = output["embedding"].combine_chunks().flatten().to_numpy().reshape(400, -1)
+    assert all(np.array_equal(vectors[row], vectors[row % 3]) for row in range(400))
+
+
+@pytest.mark.parametrize("prefect", [False, True], ids=["alone", "with Prefect"])
+def test_a_worker_that_dies_once_costs_an_attempt_only(tmp_path, cli, prefect):
     marker = tmp_path / "died"
     job = write_job(tmp_path, demo_rows(400), model=tiny(die_once=str(marker)))
     # The gate and the one-row probe must not die: the marker stands until the plan is written.
     marker.touch()
-    running = cli.start(job, "--set", "model.options.sleep_s=0.05")
+    running = cli.start(job, "--set", "model.options.sleep_s=0.05", prefect=prefect)
     wait_for((tmp_path / "out/_headrace/plan-0000.parquet").exists)
     marker.unlink()
     stdout, stderr = running.communicate(timeout=120)

@@ -54,6 +54,10 @@ def test_a_shard_that_kills_its_worker_fails_by_name_and_all_the_others_are_comm
     assert sorted(part.name[:12] for part in (tmp_path / "out").glob("part-*")) == [
         f"part-000000{at}" for at in (0, 2, 3)
     ]
+    again = cli.run(job, "--set", "compute.max_attempts=1")
+    assert again.rc == 3
+    shards = again.json["shards"]
+    assert (shards["committed"], shards["skipped"], len(shards["failed"])) == (0, 3, 1)
     healed = ["--set", f"model.options.on={-1}"]
     again = cli.run(job, *healed)
     assert again.rc == 5  # another model is another job
