@@ -17,10 +17,10 @@ export HF_HUB_OFFLINE := 1
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install compiler demo test test-all gpu-imports gpu-coverage fuzz lint format bench lock clean
+.PHONY: help install compiler demo test test-all gpu-imports gpu-coverage fuzz lint format bench bench-encode bench-plan lock clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 install: $(VENV)/.installed ## make .venv with everything that the lock file pins
 
@@ -74,8 +74,13 @@ gpu-coverage: install ## line coverage of the GPU road by its unit tests, with s
 fuzz: install ## damage Parquet files and job files for five minutes
 	$(BIN)/python scripts/fuzz.py $(ARGS)
 
-bench: install ## compare with SentenceTransformer.encode on the demo's data
+bench: bench-encode bench-plan ## all benchmarks
+
+bench-encode: install ## compare with SentenceTransformer.encode on the demo's data
 	$(BIN)/python scripts/bench_encode.py $(ARGS)
+
+bench-plan: install ## plan over 10,000 files of 20 row groups: seconds and memory
+	$(BIN)/python scripts/bench_plan.py $(ARGS)
 
 lock: install ## resolve the lock file anew
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \

@@ -1,7 +1,7 @@
 """Compare a whole headrace job with SentenceTransformer.encode at its defaults, in one run.
 
-    make bench                      # 4,000 rows of the demo's data, three rounds
-    make bench ARGS="--rows 20000 --rounds 3"
+    make bench-encode                               # 4,000 rows of the demo's data, three rounds
+    make bench-encode ARGS="--rows 20000 --rounds 3"
 
 Both sides read the same Parquet file and write Parquet, with the same model and the same cap of
 256 tokens, in turn (A B A B …) since the machine's speed drifts. Start-up is apart on both sides:
