@@ -26,7 +26,14 @@ from pydantic import BaseModel, ValidationError
 
 from headrace.schemas import layout
 from headrace.schemas.errors import DamagedError, OutputError
-from headrace.stages.places import AnyPath, files_below, is_local, open_bytes, store_errors
+from headrace.stages.places import (
+    AnyPath,
+    files_below,
+    is_local,
+    open_bytes,
+    store_errors,
+    upload,
+)
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 BLOCK_BYTES = 8 << 20
@@ -111,7 +118,7 @@ def publish(tmp_file: Path, path: AnyPath) -> bool:
     try:
         if not is_local(path):
             with store_errors(path):
-                return _created(lambda: path.fs.put_file(str(tmp_file), path.path, mode="create"))
+                return _created(lambda: upload(tmp_file, path))
         path.parent.mkdir(parents=True, exist_ok=True)
         return _created(lambda: os.link(tmp_file, path), path.parent)
     finally:

@@ -2,9 +2,12 @@
 
 import hashlib
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
+import s3_server
 
 from headrace.schemas import layout
 from headrace.schemas.errors import OutputError
@@ -149,3 +152,33 @@ def test_who_may_not_write_is_told_so_at_once(s3, out, tmp, change, words):
     ):
         create(closed / "x", b"", tmp)
     assert "wrong-secret" not in str(caught.value)
+
+
+MEASURED = """
+import resource, sys
+from pathlib import Path
+from headrace.stages.places import place_of
+from headrace.stages.store import publish
+place = place_of(sys.argv[1], "output.path", {"endpoint_url": sys.argv[2]})
+(place / "ready").exists()  # connects
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert publish(Path(sys.argv[3]), place / "large")
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_a_large_part_is_uploaded_in_bounded_memory(s3, out, tmp):
+    """Twice ten blocks of 16 MiB, whatever the size; in a process that did nothing else before."""
+    with (tmp / "large").open("wb") as sink:
+        sink.truncate(1_000 * MIB)
+    keys = {"AWS_ACCESS_KEY_ID": s3_server.KEY, "AWS_SECRET_ACCESS_KEY": s3_server.SECRET}
+    found = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(out), s3.endpoint, str(tmp / "large")],
+        env=os.environ | keys,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(found.stdout) < 400
+    assert out.fs.size(f"{out.path}/large") == 1_000 * MIB
